@@ -1,0 +1,38 @@
+"""Limbeck turns a slow, accurate text matcher into the fastest student that still does its job, and runs it.
+
+import limbeck as lb
+
+result = lb.distill("pydocs-small")
+print(result.table())
+print(result.student.rank("how do I copy a file", documents))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from limbeck.data import load as load_data
+    from limbeck.matchers import load
+    from limbeck.training import Recipe, distill
+
+__all__ = ["Recipe", "__version__", "distill", "load", "load_data"]
+
+_HOME = {
+    "load": ("limbeck.matchers", "load"),
+    "load_data": ("limbeck.data", "load"),
+    "distill": ("limbeck.training", "distill"),
+    "Recipe": ("limbeck.training", "Recipe"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: torch takes seconds, and `limbeck --help` needs none of it."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'limbeck' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _HOME[name]
+    return getattr(import_module(module), attribute)

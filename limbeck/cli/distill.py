@@ -1,0 +1,38 @@
+"""`limbeck distill`: a recipe from start to report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def distill(
+        recipe: str = typer.Argument(help="A recipe file, or the name of one that ships (`limbeck recipes`)."),
+        out: Path = typer.Option(None, "--out", help="Run directory; runs/NAME by default."),
+        override: list[str] = typer.Option([], "--set", help="Change a value, e.g. --set stages.0.steps=100."),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Distil a teacher into a student. Killed at any point, the same command goes on where it was."""
+        from limbeck.cli.console import out as console
+        from limbeck.cli.console import reporter
+        from limbeck.cli.tables import results_table
+        from limbeck.progress import reporting
+        from limbeck.training import distill as run
+        from limbeck.training.processes import is_main
+        from limbeck.training.results import rows_as_json
+
+        with reporting(reporter()):
+            result = run(recipe, out, override)
+        if not is_main():
+            return
+        if as_json:
+            found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
+            print(json.dumps(found, indent=2, ensure_ascii=False))
+            return
+        if result.rows:
+            console.print(results_table(result.rows))
+        console.print(f"\nstudent  {result.folder / 'student'}\nreport   {result.report}", highlight=False)

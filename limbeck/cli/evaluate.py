@@ -1,0 +1,49 @@
+"""`limbeck evaluate`: quality, speed and size of a model, alone or against another; a gate for CI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def evaluate(
+        model: str = typer.Argument(help="A model's folder or hub name, a run directory, `bm25`, or a TREC run file."),
+        data: str = typer.Argument(help="A BEIR folder, a pair file, MS MARCO files, a hub name, ... or pydocs."),
+        task: str = typer.Option(None, help="rerank, retrieve or pairs; by default what the data and model allow."),
+        split: str = typer.Option("test"),
+        against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
+        candidates: str = typer.Option("bm25", help="What is re-ranked: bm25, given, or a TREC run file."),
+        depth: int = typer.Option(100, min=1, help="Candidates per query, or documents to retrieve."),
+        add_judged: bool = typer.Option(False, help="Put judged positives among the candidates."),
+        measures: str = typer.Option(None, help="Comma-separated, e.g. ndcg@10,mrr@10,recall@100."),
+        relevance_level: int = typer.Option(1, min=1, help="Grade from which a document is relevant; TREC DL has 2."),
+        limit: int = typer.Option(None, min=1, help="Measure on so many queries only."),
+        store: Path = typer.Option(None, help="Keep document vectors here, and use those that are there."),
+        run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
+        fail_below: list[str] = typer.Option([], help="Exit with 1 if a measure is lower, e.g. ndcg@10=0.60."),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Measure a model on judged queries or labelled pairs."""
+        from limbeck.cli.console import err, reporter
+        from limbeck.evaluation import failures, parse_gate
+        from limbeck.evaluation.command import Request, run_evaluation
+        from limbeck.progress import reporting
+
+        gates = [parse_gate(text) for text in fail_below]
+        names = [name.strip() for name in measures.split(",")] if measures else None
+        names = names + [gate.measure for gate in gates if gate.measure not in names] if names else None
+        request = Request(
+            model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run
+        )
+        with reporting(reporter()):
+            found = run_evaluation(request)
+        print(json.dumps(found.as_json(), indent=2, ensure_ascii=False) if as_json else found)
+        missed = failures(gates, found.measures)
+        for line in missed:
+            err.print(line, highlight=False)
+        if missed:
+            raise typer.Exit(1)

@@ -1,0 +1,106 @@
+"""Data sets: what they are (`dataset`), and readers for the formats of the field.
+
+data = load("my/beir/folder")          # or an MS MARCO or DPR folder, a pair file or folder,
+data = load("hf:mteb/scifact")         # a hub name, `ir:msmarco-passage/dev/small`, or `pydocs`
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from limbeck.data.beir import is_beir, load_beir
+from limbeck.data.candidates import CandidateLists
+from limbeck.data.dataset import Candidates, Pair, PairData, Qrels, RankingData, Run, Texts, positives, ranked
+from limbeck.data.dpr import PASSAGES, is_dpr, load_dpr
+from limbeck.data.lines import bare_suffix, plain_or_gz
+from limbeck.data.msmarco import is_msmarco, load_msmarco
+from limbeck.data.pairs import load_pairs, split_files, texts_of
+from limbeck.data.records import SUFFIXES, read_records
+from limbeck.data.scores import iterate_scores, read_scored_texts, read_scores
+from limbeck.data.scores_out import write_scores
+from limbeck.data.trec import read_qrels, read_run, write_qrels, write_run
+from limbeck.data.triples import Triples, iterate_text_triples, read_triples
+from limbeck.errors import LimbeckError, bad_input
+
+_FOLDERS = (
+    "corpus.jsonl (BEIR), collection.tsv (MS MARCO), psgs_w100.tsv or *train*.json (DPR), "
+    "{train,dev,test}.{jsonl,csv,tsv,parquet} (pairs)"
+)
+
+
+def load(source: str | Path) -> RankingData | PairData:
+    """Read a data set, whatever it is: a folder, a file, or the name of one."""
+    name = str(source)
+    if name == "pydocs":
+        from limbeck.data.pydocs import load_pydocs
+
+        return load_pydocs()
+    if name.startswith("hf:"):
+        from limbeck.data.hub import load_hub
+
+        return load_hub(name.removeprefix("hf:"))
+    if name.startswith("ir:"):
+        from limbeck.data.ir import load_ir
+
+        return load_ir(name.removeprefix("ir:"))
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _load_folder(path)
+    if path.exists():
+        return _load_file(path)
+    raise LimbeckError(
+        f"{name}: no such file or folder; give a folder, a pair file, `hf:owner/name`, `ir:name`, or `pydocs`"
+    )
+
+
+def _load_folder(path: Path) -> RankingData | PairData:
+    if is_beir(path):
+        return load_beir(path)
+    if is_msmarco(path):
+        return load_msmarco(path)
+    if plain_or_gz(path / PASSAGES) or (not split_files(path) and is_dpr(path)):
+        return load_dpr(path)
+    if split_files(path):
+        return load_pairs(path)
+    raise bad_input(path, "is no data set that we know", f"looked for {_FOLDERS}")
+
+
+def _load_file(path: Path) -> RankingData | PairData:
+    if bare_suffix(path) == ".json":
+        return load_dpr(path)
+    if bare_suffix(path) not in SUFFIXES:
+        raise bad_input(path, "is no data set that we know", f"give a folder, a .json of DPR, or {', '.join(SUFFIXES)}")
+    first = next(read_records(path), None)
+    if bare_suffix(path) == ".jsonl" and first is not None and texts_of(first[1]) is None:
+        return read_scored_texts(path)
+    return load_pairs(path)
+
+
+__all__ = [
+    "CandidateLists",
+    "Candidates",
+    "Pair",
+    "PairData",
+    "Qrels",
+    "RankingData",
+    "Run",
+    "Texts",
+    "Triples",
+    "iterate_scores",
+    "iterate_text_triples",
+    "load",
+    "load_beir",
+    "load_dpr",
+    "load_msmarco",
+    "load_pairs",
+    "positives",
+    "ranked",
+    "read_qrels",
+    "read_run",
+    "read_scored_texts",
+    "read_scores",
+    "read_triples",
+    "write_qrels",
+    "write_run",
+    "write_scores",
+]

@@ -1,0 +1,40 @@
+"""BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{train,dev,test}.tsv`, each of them perhaps gzipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from limbeck.data.dataset import Qrels, RankingData
+from limbeck.data.lines import bare_stem, plain_or_gz, require
+from limbeck.data.tables import JsonLines, read_texts
+from limbeck.data.texts import Texts
+from limbeck.data.trec import read_qrels
+from limbeck.errors import bad_input
+
+_LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv"
+
+
+def is_beir(folder: Path) -> bool:
+    """Whether a folder looks like BEIR's, be it only in part."""
+    return any(plain_or_gz(folder / name) for name in ("corpus.jsonl", "queries.jsonl")) or (folder / "qrels").is_dir()
+
+
+def load_beir(folder: str | Path) -> RankingData:
+    """Read a BEIR folder. The splits are the files in `qrels/`; there may be none, for unlabelled queries."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise bad_input(folder, "no such folder", _LAYOUT)
+    corpus = read_texts(require(folder / "corpus.jsonl", _LAYOUT), JsonLines("document", may_be_empty=True))
+    queries = read_texts(require(folder / "queries.jsonl", _LAYOUT), JsonLines("query"))
+    return RankingData(folder.resolve().name, corpus, queries, _qrels(folder / "qrels", queries, corpus))
+
+
+def _qrels(folder: Path, queries: Texts, corpus: Texts) -> dict[str, Qrels]:
+    if not folder.is_dir():
+        return {}
+    files = sorted([*folder.glob("*.tsv"), *folder.glob("*.tsv.gz")])
+    splits = {bare_stem(file): file for file in files}
+    if not splits:
+        raise bad_input(folder, "holds no .tsv file", _LAYOUT)
+    order = sorted(splits, key=lambda name: (["train", "dev", "test", name].index(name), name))
+    return {name: read_qrels(splits[name], queries, corpus) for name in order}

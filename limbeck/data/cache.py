@@ -1,0 +1,175 @@
+"""Parsed text tables on disk, memory-mapped: a corpus is parsed once, and then opens in milliseconds.
+
+The directory is `$LIMBECK_CACHE`, or `~/.cache/limbeck`. A table is two files, the Arrow table and its id index. Their
+names hold a digest of *what* was read (a file's path, a hub name) and one of its *state* (size, time, reader version),
+so a changed source is never served from here, and its older tables can be dropped. The Arrow file is written last and
+marks the table as complete; two processes that parse at once write equal files, and the later one wins.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from limbeck.data.ids import build_index, hash_ids
+from limbeck.data.texts import SCHEMA, Texts
+from limbeck.errors import LimbeckError
+from limbeck.files import digest, write_atomically
+
+VERSION = "1"  # of the layout on disk and of what the readers make of a source; raise it when either changes
+_ABANDONED_SECONDS = 24 * 3600
+
+T = TypeVar("T")
+
+
+def cache_directory() -> Path | None:
+    """Where tables are kept, or None where nothing can be written."""
+    named = os.environ.get("LIMBECK_CACHE")
+    try:
+        directory = (Path(named).expanduser() if named else Path.home() / ".cache" / "limbeck") / "tables"
+        directory.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return directory if os.access(directory, os.W_OK | os.X_OK) else None
+
+
+def file_state(path: Path) -> str:
+    """What changes when the file does."""
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def cached_texts(
+    source: str,
+    state: str,
+    batches: Callable[[], Iterable[pa.RecordBatch]],
+    duplicate: Callable[[str], LimbeckError],
+) -> Texts:
+    """The table of `source` in `state`: mapped from the cache, or made of `batches()` and kept there.
+
+    `duplicate` makes the error for an id that occurs twice.
+    """
+
+    def write(arrow: Path) -> None:
+        _write_texts(arrow, batches(), duplicate)
+
+    return _cached(source, state, ".arrow", open_texts, write)
+
+
+def cached_array(source: str, state: str, pieces: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
+    """The same for an array [n, ...] that is made piece by piece along its first axis."""
+
+    def write(file: Path) -> None:
+        _write_array(file, pieces())
+
+    return _cached(source, state, ".npy", _mapped, write)
+
+
+def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], write: Callable[[Path], None]) -> T:
+    """Read what is there, or write it first.
+
+    Where no cache can be written, it goes into a temporary file that is unlinked as soon as it is mapped.
+    """
+    directory = cache_directory()
+    if directory is None:
+        with _temporary_directory() as scratch:
+            write(scratch / f"table{suffix}")
+            return read(scratch / f"table{suffix}")
+    name = digest(source)
+    file = directory / f"{name}-{digest(VERSION, state)}{suffix}"
+    try:
+        return read(file)
+    except (OSError, EOFError, ValueError, pa.ArrowInvalid):  # absent, or not what we wrote: make it anew
+        write(file)
+    _drop_older(directory, name, file)
+    return read(file)
+
+
+def open_texts(arrow: Path) -> Texts:
+    """Map a table that `cached_texts` wrote."""
+    reader = pa.ipc.open_file(pa.memory_map(str(arrow)))
+    if reader.schema != SCHEMA:
+        raise ValueError(f"{arrow} is not a table of texts")
+    batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    index = _mapped(_index_of(arrow))
+    if index.shape != (2, sum(map(len, batches))):
+        raise ValueError(f"{arrow} and its index differ")
+    return Texts(batches, index, arrow)
+
+
+def _write_texts(arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Callable[[str], LimbeckError]) -> None:
+    hashes = []
+    with write_atomically(arrow) as handle:
+        with pa.ipc.new_file(handle, SCHEMA) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                hashes.append(hash_ids(batch.column(0)))
+        handle.flush()
+        index = build_index(hashes)
+        reader = pa.ipc.open_file(pa.memory_map(handle.name))
+        written = Texts([reader.get_batch(number) for number in range(reader.num_record_batches)], index)
+        twice = written.first_duplicate()
+        if twice is not None:
+            raise duplicate(written.id_at(twice))
+        with write_atomically(_index_of(arrow)) as index_handle:
+            np.save(index_handle, index, allow_pickle=False)
+    pa.default_memory_pool().release_unused()
+
+
+def _mapped(file: Path) -> np.ndarray:
+    """A mapped array as a plain one: numpy's own class for it makes every access several times slower."""
+    return np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+
+
+def _write_array(file: Path, pieces: Iterable[np.ndarray]) -> None:
+    """An .npy file of unknown length: numpy pads its header so that the first axis can be filled in at the end."""
+    with write_atomically(file) as handle:
+        length = 0
+        header: dict[str, Any] = {}
+        for piece in pieces:
+            if not header:
+                header = {"descr": piece.dtype.str, "fortran_order": False, "shape": (0, *piece.shape[1:])}
+                np.lib.format.write_array_header_1_0(handle, header)
+            handle.write(np.ascontiguousarray(piece).tobytes())
+            length += len(piece)
+        if not header:
+            np.save(handle, np.empty((0,)), allow_pickle=False)
+            return
+        handle.seek(0)
+        np.lib.format.write_array_header_1_0(handle, header | {"shape": (length, *header["shape"][1:])})
+
+
+def _index_of(arrow: Path) -> Path:
+    return arrow.with_suffix(".ids.npy")
+
+
+def _drop_older(directory: Path, name: str, current: Path) -> None:
+    """Remove tables of the same source in another state, and what a killed process left of them a day ago.
+
+    Whoever has an older table mapped keeps it until it is done.
+    """
+    for file in directory.glob(f"{name}-*"):
+        if not file.name.startswith(current.stem):
+            file.unlink(missing_ok=True)
+    for remains in directory.glob(f".{name}-*.partial"):
+        with suppress(FileNotFoundError):
+            if remains.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                remains.unlink()
+
+
+@contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="limbeck-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,119 @@
+"""What a data set is: texts by id, judgements, candidate lists; or labelled pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from limbeck.data.texts import Texts
+from limbeck.errors import LimbeckError, did_you_mean
+
+Run = dict[str, dict[str, float]]  # query id -> document id -> score
+Qrels = dict[str, dict[str, int]]  # query id -> document id -> grade; 0 is judged and not relevant
+Candidates = Mapping[str, Mapping[str, float]]  # a run that may be columnar (`CandidateLists`): read, never written
+
+V = TypeVar("V")
+
+
+class LazySplits(Mapping[str, V]):
+    """Parts of a data set that are read when they are first asked for: a top-1000 run has seven million lines."""
+
+    def __init__(self, readers: Mapping[str, Callable[[], V]]) -> None:
+        self._readers = dict(readers)
+        self._read: dict[str, V] = {}
+
+    def __getitem__(self, split: str) -> V:
+        if split not in self._read:
+            self._read[split] = self._readers[split]()
+        return self._read[split]
+
+    def __contains__(self, split: object) -> bool:
+        return split in self._readers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+
+@dataclass(frozen=True)
+class RankingData:
+    """Documents to be ranked for queries.
+
+    `runs` holds candidate lists for a split: given by the data (MS MARCO's top-1000, triples, DPR's negatives), or
+    scores that a teacher gave elsewhere. Where only an order is known, the score of rank r is -r. `answers` are the
+    answer strings of question-answering sets, by query id.
+    """
+
+    name: str
+    corpus: Texts
+    queries: Texts
+    qrels: dict[str, Qrels]
+    runs: Mapping[str, Candidates] = field(default_factory=dict)
+    answers: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def judgements(self, split: str) -> Qrels:
+        """The judgements of a split; an error that names the splits there are."""
+        return _split(self.qrels, split, f"{self.name} has no judgements for split {split!r}")
+
+    def candidates(self, split: str) -> Candidates:
+        """The candidate lists of a split; an error that names the splits there are."""
+        return _split(self.runs, split, f"{self.name} has no candidate lists for split {split!r}")
+
+
+Label = float | int | tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two or more texts and what is known of them: a class, a grade, a soft label for each class, or nothing."""
+
+    texts: tuple[str, ...]
+    label: Label
+
+
+@dataclass(frozen=True)
+class PairData:
+    """Labelled pairs by split. `classes` are the names that integer labels stand for, where labels were names."""
+
+    name: str
+    splits: dict[str, list[Pair]]
+    classes: list[str] | None = None
+
+    def split(self, split: str) -> list[Pair]:
+        """The pairs of a split; an error that names the splits there are."""
+        return _split(self.splits, split, f"{self.name} has no split {split!r}")
+
+
+def positives(grades: Mapping[str, int], at_least: int = 1) -> list[str]:
+    """The documents of one query that count as relevant; TREC DL's binary measures take `at_least=2`."""
+    return [document for document, grade in grades.items() if grade >= at_least]
+
+
+def ranked(scores: Mapping[str, float]) -> list[str]:
+    """The documents of one query by falling score; ties by id, so that an order never depends on a dict's."""
+    return sorted(scores, key=lambda document: (-scores[document], document))
+
+
+def _split(parts: Mapping[str, V], split: str, problem: str) -> V:
+    if split not in parts:
+        known = list(parts)
+        raise LimbeckError(f"{problem}; {did_you_mean(split, known) if known else 'it has none at all'}")
+    return parts[split]
+
+
+__all__ = [
+    "Candidates",
+    "Label",
+    "LazySplits",
+    "Pair",
+    "PairData",
+    "Qrels",
+    "RankingData",
+    "Run",
+    "Texts",
+    "positives",
+    "ranked",
+]

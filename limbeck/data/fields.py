@@ -1,0 +1,56 @@
+"""Single fields of a data file: what they have to be, and what is said where they are not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import bad_input
+
+
+def type_name(value: Any) -> str:
+    """What JSON calls the type of `value`, for messages."""
+    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a truth value"}
+    if value is None:
+        return "null"
+    return names.get(type(value), "a number")
+
+
+def whole_number(path: str | Path, number: int, text: str, what: str) -> int:
+    """A field that has to be a whole number; `1.0` counts as one."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+        if value.is_integer():
+            return int(value)
+    except ValueError:
+        pass
+    raise bad_input(path, f"{what} {text!r} is not a whole number", "write 0, 1, 2, ...", number)
+
+
+def finite(path: str | Path, number: int, value: Any, what: str = "score") -> float:
+    """A field that has to be a finite number: NaN and infinities would poison training and sorting alike."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        result = float(value)
+    except (TypeError, ValueError) as error:
+        raise bad_input(path, f"{what} {value!r} is not a number", "give a finite number", number) from error
+    if not math.isfinite(result):
+        raise bad_input(path, f"{what} is {result}", "leave the line out or give a finite number", number)
+    return result
+
+
+def identifier(path: str | Path, number: int, value: Any, what: str) -> str:
+    """An id as a string; whole numbers are accepted, as many files write them bare."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise bad_input(path, f"{what} is {type_name(value)}, not a string", "give every row a string id", number)
+    if not value.strip():
+        raise bad_input(path, f"{what} is empty", "give every row an id", number)
+    return value

@@ -1,0 +1,26 @@
+"""The one kind of error a user is meant to see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class LimbeckError(Exception):
+    """A mistake that the user can mend: one line that names the place, what is wrong, and the remedy.
+
+    The command line prints it without a traceback and exits with 2.
+    """
+
+
+def bad_input(path: str | Path, problem: str, remedy: str, line: int | None = None) -> LimbeckError:
+    """An error about a file: ``path:line: problem; remedy``."""
+    place = f"{path}:{line}" if line is not None else f"{path}"
+    return LimbeckError(f"{place}: {problem}; {remedy}")
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """The remedy for a misspelt name: the closest known one, or all of them."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"

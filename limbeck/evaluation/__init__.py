@@ -1,0 +1,37 @@
+"""Numbers about matchers: quality, agreement with a teacher, significance, cost."""
+
+from limbeck.evaluation.agreement import Agreement, agreement
+from limbeck.evaluation.candidates import first_of, with_judged, with_random
+from limbeck.evaluation.gate import Gate, failures, parse_gate
+from limbeck.evaluation.latency import Latency, folder_bytes, measure_latency, parameter_count
+from limbeck.evaluation.measures import RankingResult, canonical_name, evaluate_run, measure_name, parse_measure
+from limbeck.evaluation.pairs import evaluate_pairs
+from limbeck.evaluation.rank import rerank, retrieve
+from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings, holm
+
+__all__ = [
+    "Agreement",
+    "Comparison",
+    "Gate",
+    "Latency",
+    "RankingResult",
+    "agreement",
+    "canonical_name",
+    "compare_pairs",
+    "compare_rankings",
+    "evaluate_pairs",
+    "evaluate_run",
+    "failures",
+    "first_of",
+    "folder_bytes",
+    "holm",
+    "measure_latency",
+    "measure_name",
+    "parameter_count",
+    "parse_gate",
+    "parse_measure",
+    "rerank",
+    "retrieve",
+    "with_judged",
+    "with_random",
+]

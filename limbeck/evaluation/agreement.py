@@ -1,0 +1,72 @@
+"""How closely a student follows its teacher, for queries that nobody judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from limbeck.data.dataset import Run
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.measures import ranking
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Per query, NaN where the teacher's list cannot tell; the means are over the other queries.
+
+    `overlap` is the share of the teacher's top k in the student's top k; NaN where the list has no more than k
+    documents, and any order would score 1. `kendall` (tau-b) and `spearman` correlate the scores. All are NaN where the
+    teacher gives every document the same score, and 0 where the student does: it follows nothing.
+    """
+
+    k: int
+    query_ids: tuple[str, ...]  # sorted
+    overlap: np.ndarray  # [queries]
+    kendall: np.ndarray  # [queries]
+    spearman: np.ndarray  # [queries]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Name -> mean over the queries that can tell; NaN where none can."""
+        named = {f"overlap@{self.k}": self.overlap, "kendall": self.kendall, "spearman": self.spearman}
+        return {name: _mean(values) for name, values in named.items()}
+
+
+def agreement(student: Run, teacher: Run, k: int = 10) -> Agreement:
+    """Compare the student with the teacher on the lists that the teacher scored.
+
+    What only the student scored is left out; what only the teacher scored is a mistake.
+    """
+    if not teacher:
+        raise LimbeckError("the teacher scored no query; give it candidates to score")
+    if k < 1:
+        raise LimbeckError(f"the overlap of the top {k} means nothing; use k of 1 or more")
+    query_ids = tuple(sorted(teacher))
+    rows = [_compare(query, student.get(query, {}), teacher[query], k) for query in query_ids]
+    overlap, kendall, spearman = np.array(rows).T
+    return Agreement(k, query_ids, overlap, kendall, spearman)
+
+
+def _compare(query: str, student: Mapping[str, float], teacher: Mapping[str, float], k: int) -> list[float]:
+    missing = next((document for document in teacher if document not in student), None)
+    if missing is not None:
+        raise LimbeckError(f"query {query!r}: the student did not score {missing!r}; score the teacher's lists")
+    own = {document: student[document] for document in teacher}
+    wanted, found = np.array(list(teacher.values()), float), np.array(list(own.values()), float)
+    if np.isnan(wanted).any() or np.isnan(found).any():
+        raise LimbeckError(f"query {query!r}: a score is not a number; score it again")
+    if len(teacher) < 2 or np.ptp(wanted) == 0:
+        return [np.nan, np.nan, np.nan]
+    shared = {*ranking(own)[:k]} & {*ranking(teacher)[:k]} if np.ptp(found) else set()
+    overlap = len(shared) / k if len(teacher) > k else np.nan
+    if np.ptp(found) == 0:
+        return [overlap, 0.0, 0.0]
+    return [overlap, stats.kendalltau(wanted, found).statistic, stats.spearmanr(wanted, found).statistic]
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")

@@ -1,0 +1,43 @@
+"""Candidate lists that hold the relevant documents, whoever found them.
+
+Re-ranking BM25's lists as they are measures what a user of the pipeline would see: a relevant document that BM25
+misses is lost. Some papers measure the matcher alone instead: Defense ranks, for each question of Natural Questions,
+its positives, 100 of BM25 and up to 100 random passages. Values of the two settings must not be compared.
+
+    lists = with_random(with_judged(bm25_candidates(data, query_ids, 100), qrels), data.corpus, 100)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from limbeck.data.dataset import Candidates, Qrels, Texts, positives, ranked
+from limbeck.evaluation.rank import Lists
+
+
+def first_of(run: Candidates, query_ids: Sequence[str], depth: int) -> dict[str, list[str]]:
+    """The `depth` best documents of each query in a run; an empty list where it has none."""
+    return {query: ranked(run[query])[:depth] if query in run else [] for query in query_ids}
+
+
+def with_judged(candidates: Lists, qrels: Qrels) -> dict[str, list[str]]:
+    """Each list with the query's relevant documents (grade 1 or more) put in front where they are missing."""
+    return {
+        query: list(dict.fromkeys([*positives(qrels.get(query, {})), *documents]))
+        for query, documents in candidates.items()
+    }
+
+
+def with_random(candidates: Lists, corpus: Texts, count: int, seed: int = 0) -> dict[str, list[str]]:
+    """Each list with up to `count` more documents, drawn evenly from the corpus; fewer where some are already on it.
+
+    A query's draw depends on the seed and its id alone, not on the other queries.
+    """
+    longer = {}
+    for query, documents in candidates.items():
+        generator = np.random.default_rng([seed, *query.encode()])
+        drawn = generator.choice(len(corpus), size=min(count, len(corpus)), replace=False)
+        longer[query] = list(dict.fromkeys([*documents, *corpus.ids_at(drawn)]))
+    return longer

@@ -1,0 +1,140 @@
+"""Ranking measures: names that people write, values from ir-measures.
+
+How the field does it, and so do we (trec_eval, BEIR's scripts and ir-measures agree on these):
+
+- The mean is over the judged queries. A query that the run misses counts as 0; one that nobody judged is left out.
+- A judged query without any relevant document stays in the mean, as 0 in every measure.
+- nDCG takes the grades as gains, linearly, with a log2 discount. The other measures know only relevant or not: a
+  document is relevant from `relevance_level` on, 1 by default and 2 for TREC Deep Learning. nDCG ignores that level.
+- Equal scores: the document with the greater id comes first, trec_eval's rule. ir-measures hands MRR@k to a program
+  with the opposite rule, so the order is settled here and every measure sees the same ranking. No two scores that
+  differ are ever taken for equal, where trec_eval compares them in single precision.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import ir_measures
+import numpy as np
+
+from limbeck.data.dataset import Candidates, Qrels, Run
+from limbeck.errors import LimbeckError, did_you_mean
+
+DEFAULT_MEASURES = ("ndcg@10", "mrr@10", "recall@100")
+
+_BASES = {
+    "ndcg": ir_measures.nDCG,
+    "mrr": ir_measures.RR,
+    "recall": ir_measures.R,
+    "map": ir_measures.AP,
+    "p": ir_measures.P,
+    "success": ir_measures.Success,
+}
+_ALIASES = {"rr": "mrr", "r": "recall", "ap": "map", "precision": "p"}
+_NEEDS_CUTOFF = ("recall", "p", "success")
+_SPELLING = re.compile(r"(?P<base>[a-z]+)(?:@(?P<cutoff>[1-9][0-9]*))?")
+
+
+@dataclass(frozen=True)
+class RankingResult:
+    """The measures of one run, query by query."""
+
+    query_ids: tuple[str, ...]  # the judged queries, sorted
+    per_query: dict[str, np.ndarray]  # measure name -> [queries], aligned with query_ids
+    unranked: int  # judged queries that the run misses
+    without_relevant: int  # judged queries none of whose documents is relevant
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Measure name -> mean over the judged queries."""
+        return {name: float(values.mean()) for name, values in self.per_query.items()}
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.per_query[canonical_name(name)].mean())
+
+
+def canonical_name(name: str) -> str:
+    """One spelling for each measure: `RR@10` and `MRR@10` are `mrr@10`."""
+    spelling = _SPELLING.fullmatch(name.strip().lower())
+    base = _ALIASES.get(spelling["base"], spelling["base"]) if spelling else ""
+    if not spelling or base not in _BASES:
+        word = re.split(r"[@(]", name.strip().lower())[0]
+        known = [*_BASES, *_ALIASES]
+        problem = "the cutoff has to be a whole number from 1 up" if word in known else did_you_mean(word, known)
+        raise LimbeckError(f"unknown measure {name!r}; {problem}")
+    if spelling["cutoff"] is None:
+        if base in _NEEDS_CUTOFF:
+            raise LimbeckError(f"measure {name!r} needs a cutoff; write {base}@10, say")
+        return base
+    return f"{base}@{spelling['cutoff']}"
+
+
+def parse_measure(name: str, relevance_level: int = 1) -> ir_measures.Measure:
+    """The ir-measures object for a name."""
+    base, _, cutoff = canonical_name(name).partition("@")
+    measure = _BASES[base]
+    if base != "ndcg":
+        measure = measure(rel=relevance_level)
+    return measure @ int(cutoff) if cutoff else measure
+
+
+def measure_name(measure: ir_measures.Measure) -> str:
+    """The name of an ir-measures object; the relevance level is not part of it."""
+    base = next((name for name, base in _BASES.items() if base.NAME == measure.NAME), None)
+    if base is None:
+        raise LimbeckError(f"measure {measure} has no name here; known: {', '.join(_BASES)}")
+    cutoff = measure.params.get("cutoff")
+    return f"{base}@{cutoff}" if cutoff else base
+
+
+def ranking(scores: Mapping[str, float]) -> list[str]:
+    """Document ids, best first; of equal scores the greater id first."""
+    return [document for _, document in sorted(((score, document) for document, score in scores.items()), reverse=True)]
+
+
+def evaluate_run(
+    run: Candidates, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES, relevance_level: int = 1
+) -> RankingResult:
+    """Measure a run against judgements; see the rules at the top of this file."""
+    if not qrels:
+        raise LimbeckError("there are no judged queries; give qrels, or compare with a teacher instead")
+    if relevance_level < 1:
+        raise LimbeckError(
+            f"relevance level {relevance_level} would make every judged document relevant; use 1 or more"
+        )
+    names = list(dict.fromkeys(canonical_name(name) for name in measures))
+    query_ids = tuple(sorted(qrels))
+    ranked = {query: run[query] for query in query_ids if run.get(query)}
+    if run and not ranked:
+        raise LimbeckError(
+            f"none of the run's queries is judged (the run has {next(iter(run))!r}, the qrels have {query_ids[0]!r}); "
+            "evaluate it with the qrels of its own split"
+        )
+    parsed = {parse_measure(name, relevance_level): name for name in names}
+    place = {query: row for row, query in enumerate(query_ids)}
+    per_query = {name: np.zeros(len(query_ids)) for name in names}
+    for metric in ir_measures.iter_calc(list(parsed), qrels, _by_rank(ranked)):
+        per_query[parsed[metric.measure]][place[metric.query_id]] = metric.value
+    without = sum(not _has_relevant(qrels[query].values(), relevance_level) for query in query_ids)
+    return RankingResult(query_ids, per_query, len(query_ids) - len(ranked), without)
+
+
+def _has_relevant(grades: Iterable[int], relevance_level: int) -> bool:
+    return any(grade >= relevance_level for grade in grades)
+
+
+def _by_rank(run: Candidates) -> Run:
+    """The same rankings with scores that no program can tie or round: minus the rank."""
+    ranks: Run = {}
+    for query, scores in run.items():
+        for document, score in scores.items():
+            if math.isnan(score):
+                raise LimbeckError(
+                    f"the score of query {query!r}, document {document!r} is not a number; score it again"
+                )
+        ranks[query] = {document: -float(rank) for rank, document in enumerate(ranking(scores))}
+    return ranks

@@ -1,0 +1,56 @@
+"""How long one query takes, for whatever can be done ahead is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from limbeck.data.dataset import RankingData
+from limbeck.evaluation.latency import Latency, measure_latency
+from limbeck.evaluation.rank import Lists, Scorer, encodes_ahead
+
+TIMED_QUERIES = 10
+
+
+@dataclass(frozen=True)
+class RerankSpeed:
+    """Re-ranking one query's candidates at a time: the time, and the pairs a second that it means."""
+
+    latency: Latency
+    pairs: float  # candidates per query, on average
+
+    @property
+    def ms_per_query(self) -> float:
+        return self.latency.p50_ms
+
+    @property
+    def pairs_per_second(self) -> float:
+        return self.pairs / self.latency.p50_ms * 1000
+
+
+def rerank_speed(
+    matcher: Scorer, data: RankingData, candidates: Lists, queries: int = TIMED_QUERIES
+) -> RerankSpeed | None:
+    """Time the re-ranking of a few queries' candidates; None where no query has any.
+
+    A matcher that encodes ahead has its documents' vectors ready, as it would when it serves: its time is that of
+    encoding the query and of the inner products.
+    """
+    timed = [query for query, documents in candidates.items() if len(documents)][:queries]
+    if not timed:
+        return None
+    texts = {query: data.corpus.take(data.corpus.rows(candidates[query])) for query in timed}
+    if encodes_ahead(matcher):
+        encoder = matcher
+        stored = {query: encoder.encode_document(documents) for query, documents in texts.items()}
+
+        def rank(query: str) -> np.ndarray:
+            return np.argsort(-(stored[query] @ encoder.encode_query([data.queries[query]])[0]))
+    else:
+
+        def rank(query: str) -> np.ndarray:
+            return np.argsort(-matcher.score([(data.queries[query], document) for document in texts[query]]))
+
+    mean = float(np.mean([len(documents) for documents in texts.values()]))
+    return RerankSpeed(measure_latency(rank, timed), mean)

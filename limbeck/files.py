@@ -1,0 +1,258 @@
+"""Files that are complete or absent: written beside, fsynced, renamed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from limbeck.errors import LimbeckError, bad_input
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_PLACE = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+
+
+@contextmanager
+def naming_disk_errors(path: Path, *also: Path) -> Iterator[None]:
+    """Turn a full disk, or a place (`path`, or what lies in `also`) that cannot be written, into one line for the user.
+
+    A refusal that concerns some other file, an input that the block reads, passes through unchanged.
+    """
+    try:
+        yield
+    except LimbeckError:
+        raise
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else None
+        # safetensors reports a full disk by an exception of its own
+        if number in NO_SPACE or "No space left on device" in str(error):
+            remedy = "free some space and run the same command again"
+            raise bad_input(path, "no space left on the device", remedy) from error
+        if isinstance(error, OSError) and number in NO_PLACE and _concerns(error, (path, *also)):
+            raise bad_input(path, f"cannot write ({error.strerror})", "choose another place with --out") from error
+        raise
+
+
+def _concerns(error: OSError, places: tuple[Path, ...]) -> bool:
+    if not isinstance(error.filename, str | bytes | os.PathLike):
+        return False
+    file = Path(os.path.realpath(os.fsdecode(error.filename)))
+    real = [Path(os.path.realpath(place)) for place in places]
+    return any(file.is_relative_to(place) or place.is_relative_to(file) for place in real)
+
+
+def _beside(path: Path) -> Path:
+    return path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.partial"
+
+
+def _old(path: Path) -> Path:
+    return path.parent / f".{path.name}.old"
+
+
+def fsync_directory(path: Path) -> None:
+    """Make renames inside `path` survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_directory(path: Path) -> None:
+    """Create `path` and its parents so that they survive a power cut."""
+    made = [place for place in (path, *path.parents) if not place.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for place in made:
+        fsync_directory(place.parent)
+
+
+@contextmanager
+def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file that appears at `path` only if the block succeeds.
+
+    A symbolic link stays, and what it points to is replaced. A pipe or a device is written straight into.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    partial = _beside(target)
+    encoding = None if "b" in mode else "utf-8"
+    with naming_disk_errors(path, partial):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with open(path, mode, encoding=encoding) as handle:
+                yield handle
+            return
+        if target.is_dir():
+            raise bad_input(path, "is a directory", "name a file")
+        make_directory(target.parent)
+        try:
+            with open(partial, mode, encoding=encoding) as handle:
+                _claim(handle.fileno())
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+                os.replace(partial, target)
+            fsync_directory(target.parent)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def directory_atomically(path: str | Path) -> Iterator[Path]:
+    """A fresh directory that takes the place of `path` only if the block succeeds.
+
+    An older directory at `path` is replaced as a whole; a crash between the two renames leaves the old one
+    under a `.old` name, and `recover_directory` (or the next write to `path`) puts it back.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    partial = _beside(target)
+    with naming_disk_errors(path, partial, _old(target)):
+        _put_back(target)
+        if target.exists() and not target.is_dir():
+            raise bad_input(path, "is not a directory", "name a directory")
+        make_directory(target.parent)
+        try:
+            partial.mkdir()
+            with _claimed(partial):
+                yield partial
+                _fsync_tree(partial)
+                _swap(partial, target)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            _put_back(target)
+            raise
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    """Put `fresh` where `target` is; the one moment without a `target` is mended by `_put_back`."""
+    if target.exists():
+        _discard(_old(target), target)
+        os.replace(target, _old(target))
+    os.replace(fresh, target)
+    fsync_directory(target.parent)
+    _discard(_old(target), target)
+
+
+def _put_back(target: Path) -> None:
+    old = _old(target)
+    if old.exists() and not target.exists():
+        os.replace(old, target)
+
+
+def _discard(old: Path, target: Path) -> None:
+    """Delete by way of a `.partial` name: what a crash leaves half deleted is never taken for the old directory."""
+    if old.exists():
+        doomed = _beside(target)
+        os.replace(old, doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _fsync_tree(root: Path) -> None:
+    for folder, _, names in os.walk(root, topdown=False):
+        for name in names:
+            file = Path(folder, name)
+            if file.is_file():
+                with open(file, "rb") as handle:
+                    os.fsync(handle.fileno())
+        fsync_directory(Path(folder))
+
+
+def _claim(handle: int) -> None:
+    """Mark a partial file or directory as in use for as long as this process lives and holds it open."""
+    with suppress(OSError):  # a file system without locks: nobody can claim, and nobody will clean up
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def _claimed(directory: Path) -> Iterator[None]:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        _claim(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_abandoned(remains: Path) -> bool:
+    try:
+        handle = os.open(remains, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def recover_directory(path: str | Path) -> None:
+    """Finish what a crash left: an old directory comes back, and the remains of dead writers to `path` go.
+
+    It also clears what `write_atomically` left beside a file. What a living process is writing is not touched.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        return
+    with naming_disk_errors(path, target.parent):
+        _put_back(target)
+        _discard(_old(target), target)
+        remains_of_target = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
+        for remains in list(target.parent.iterdir()):
+            if remains_of_target.fullmatch(remains.name) and _is_abandoned(remains):
+                shutil.rmtree(remains, ignore_errors=True) if remains.is_dir() else remains.unlink(missing_ok=True)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write `value` as readable JSON, complete or not at all."""
+    with write_atomically(path, "w") as handle:
+        json.dump(value, handle, indent=2, ensure_ascii=False, allow_nan=False)
+        handle.write("\n")
+
+
+def read_json(path: str | Path, remedy: str = "remove it and run the command again") -> Any:
+    """Read a JSON file, or say in one line why it cannot be read."""
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise bad_input(path, "no such file", remedy) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad_input(path, f"cannot be read ({error})", remedy) from error
+    except json.JSONDecodeError as error:
+        raise bad_input(path, f"is not valid JSON ({error.msg})", remedy, error.lineno) from error
+
+
+def checksum(path: str | Path) -> str:
+    """The BLAKE2b-128 digest of a file."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def digest(*parts: str | bytes) -> str:
+    """A short digest of strings, for cache keys; the parts are kept apart."""
+    whole = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        whole.update(len(data).to_bytes(8, "little"))
+        whole.update(data)
+    return whole.hexdigest()
+
+
+def require_empty_or_absent(path: str | Path, remedy: str) -> None:
+    """Refuse to write into a directory that holds something else."""
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise LimbeckError(f"{path}: already exists and is not ours; {remedy}")

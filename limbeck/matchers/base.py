@@ -1,0 +1,110 @@
+"""What every matcher can do, whatever happens inside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from limbeck.files import digest
+from limbeck.signals import Signals
+
+SCORES = frozenset({"scores"})
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """B queries, the P distinct documents they mention, and each query's list of K of them.
+
+    `lists is None` means that every query meets every document: K = P.
+
+    With several processes this is one process's share of the batch: `query_slice` and `document_slice` say which
+    texts it encodes. Each process takes its own queries' rows of `lists`; documents are gathered from all.
+    """
+
+    queries: list[str]
+    documents: list[str]
+    lists: Tensor | None  # [B, K] indices into documents; 0 where padded
+    query_slice: slice = field(default_factory=lambda: slice(None))
+    document_slice: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def own_queries(self) -> list[str]:
+        return self.queries[self.query_slice]
+
+    @property
+    def own_documents(self) -> list[str]:
+        return self.documents[self.document_slice]
+
+
+class Matcher(nn.Module, ABC):
+    """Scores how well a document answers a query."""
+
+    kind: ClassVar[str]
+    encodes_ahead: ClassVar[bool]  # True where a document can be encoded before any query is known
+
+    @abstractmethod
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+        """Tokenise a batch for `forward`; runs in the data loader. `chunk` bounds the texts in one pass."""
+
+    @abstractmethod
+    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        """Show the signals in `needs` for a prepared batch.
+
+        With `recompute` the activations of each chunk are dropped and computed again in the backward pass, so that
+        memory holds one chunk at a time (gradient caching): exact, for about a third more arithmetic.
+        """
+
+    @abstractmethod
+    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+        """Raw scores of (query, document) pairs: [n], or [n, outputs] for a matcher with several outputs."""
+
+    @abstractmethod
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write a folder that `limbeck.load` and sentence-transformers both read."""
+
+    @abstractmethod
+    def configuration(self) -> dict[str, Any]:
+        """Everything besides the weights that changes the scores: modules, lengths, prompts, tokeniser."""
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[tuple[int, float]]:
+        """The documents' positions and scores, best first; equal scores keep their order."""
+        scores = self.score([(query, document) for document in documents])
+        order = np.argsort(-scores, kind="stable")[:top_k]
+        return [(int(position), float(scores[position])) for position in order]
+
+    def identity(self) -> dict[str, Any]:
+        """What a cache of this matcher's outputs is keyed by: weights and configuration."""
+        return {"kind": self.kind, "weights": weights_digest(self), "configuration": self.configuration()}
+
+
+def weights_digest(module: nn.Module) -> str:
+    """A digest of all parameters and buffers, names included."""
+    whole = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(module.state_dict().items()):
+        whole.update(name.encode())
+        whole.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return whole.hexdigest()
+
+
+def tokeniser_digest(tokenizer: Any) -> str:
+    """A digest of everything that turns text into token ids."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return digest(repr(tokenizer))
+    state = json.loads(backend.to_str())
+    for setting in ("truncation", "padding"):  # left over from the last call; lengths are keyed by themselves
+        state.pop(setting, None)
+    return digest(json.dumps(state, sort_keys=True))

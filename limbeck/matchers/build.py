@@ -1,0 +1,137 @@
+"""From a description to a matcher: which weights to start from, how deep, how pooled, how wide."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from sentence_transformers import CrossEncoder as STCrossEncoder
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
+from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
+from torch import nn
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.base import Matcher
+from limbeck.matchers.cross_encoder import CrossEncoder
+from limbeck.matchers.dual_encoder import DualEncoder
+from limbeck.matchers.names import resolve
+from limbeck.matchers.quiet import quiet
+
+
+class MatcherSpec(BaseModel):
+    """A matcher to be made: the `student` of a recipe, or a teacher that is trained first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["dual_encoder", "cross_encoder"] = "dual_encoder"
+    start: str = Field("minilm", description="weights to start from: a folder, a hub name, or `minilm`")
+    layers: int | None = Field(None, ge=1, description="keep the first so many layers; all by default")
+    pooling: Literal["mean", "cls"] = "mean"
+    query_length: int = Field(32, ge=4, description="tokens of a query, special ones included")
+    document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the pooled output")
+    layer_norm: bool = Field(False, description="layer norm on the pooled output")
+    dim: int | None = Field(None, ge=1, description="embedding size after a learnt projection (dual encoder)")
+    similarity: Literal["dot", "cosine"] = "dot"
+    scale: float | None = Field(
+        None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (dual encoder, dot)"
+    )
+    separate: bool = Field(False, description="a tower of its own for each side (dual encoder)")
+    outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder)")
+
+    @model_validator(mode="after")
+    def _options_fit_the_kind(self) -> MatcherSpec:
+        if self.kind == "cross_encoder":
+            wrong = [name for name in ("dim", "scale") if getattr(self, name) is not None]
+            wrong += ["separate"] if self.separate else []
+            if wrong:
+                raise ValueError(f"{wrong[0]} belongs to a dual_encoder; a cross_encoder has one joint pass")
+        elif self.outputs != 1:
+            raise ValueError("outputs belongs to a cross_encoder; a dual_encoder has one score per pair")
+        if self.scale is not None and self.similarity != "dot":
+            raise ValueError("scale needs similarity: dot; a cosine cannot leave [-1, 1]")
+        return self
+
+    @property
+    def pair_length(self) -> int:
+        """Tokens of both texts together, for a cross-encoder."""
+        return self.query_length + self.document_length
+
+
+def build(spec: MatcherSpec) -> Matcher:
+    """Make the matcher that `spec` describes; new parts are initialised from torch's global generator."""
+    with quiet():
+        if spec.kind == "cross_encoder":
+            transformer = _transformer(spec, max_seq_length=spec.pair_length)
+            modules = _pooled(spec, transformer)
+            width = transformer.get_embedding_dimension()
+            head = Dense(width, spec.outputs, activation_function=nn.Identity(), module_output_name="scores")
+            nn.init.normal_(head.linear.weight, std=0.02)
+            nn.init.zeros_(head.linear.bias)
+            return CrossEncoder(STCrossEncoder(modules=[*modules, head], activation_fn=nn.Identity()))
+        if spec.separate:
+            modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]
+        else:
+            modules = _dual_modules(spec)
+        return DualEncoder(SentenceTransformer(modules=modules, similarity_fn_name=spec.similarity))
+
+
+def _transformer(spec: MatcherSpec, **lengths: int) -> Transformer:
+    path = resolve(spec.start)
+    config: dict[str, Any] = {}
+    if spec.layers is not None:
+        config["num_hidden_layers"] = spec.layers
+    try:
+        _refuse_more_layers_than_there_are(spec, path)
+        transformer = Transformer(path, config_kwargs=config, **lengths)
+    except OSError as error:
+        raise LimbeckError(
+            f"{spec.start}: no model there ({first_line(error)}); give a folder or a hub name"
+        ) from error
+    for name, parameter in transformer.model.named_parameters():
+        if name.startswith("pooler."):  # BERT's own pooler is not in any score
+            parameter.requires_grad_(False)
+    return transformer
+
+
+def _refuse_more_layers_than_there_are(spec: MatcherSpec, path: str) -> None:
+    """The library would fill the missing layers with noise."""
+    from transformers import AutoConfig
+
+    there = AutoConfig.from_pretrained(path).num_hidden_layers
+    if spec.layers is not None and spec.layers > there:
+        raise LimbeckError(f"layers={spec.layers} is more than {spec.start} has; ask for at most {there}")
+
+
+def _pooled(spec: MatcherSpec, transformer: Transformer) -> list[Module]:
+    width = transformer.get_embedding_dimension()
+    modules: list[Module] = [transformer, Pooling(width, spec.pooling)]
+    if spec.dropout:
+        modules.append(Dropout(spec.dropout))
+    if spec.layer_norm:
+        modules.append(LayerNorm(width))
+    return modules
+
+
+def _dual_modules(spec: MatcherSpec) -> list[Module]:
+    lengths = {"query_length": spec.query_length, "document_length": spec.document_length}
+    transformer = _transformer(spec, max_seq_length=max(lengths.values()), **lengths)
+    modules = _pooled(spec, transformer)
+    width = transformer.get_embedding_dimension()
+    if spec.dim is not None:
+        projection = Dense(width, spec.dim, bias=False, activation_function=nn.Identity())
+        nn.init.orthogonal_(projection.linear.weight)
+        modules.append(projection)
+        width = spec.dim
+    if spec.scale is not None:
+        start = torch.eye(width) * spec.scale**0.5
+        modules.append(Normalize())
+        modules.append(Dense(width, width, bias=False, activation_function=nn.Identity(), init_weight=start))
+    return modules
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of somebody else's error, for use inside one of ours."""
+    return str(error).strip().split("\n", 1)[0][:200]

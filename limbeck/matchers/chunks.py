@@ -1,0 +1,75 @@
+"""Little padding: texts are sorted by length and run through the model in chunks of similar length.
+
+A batch for distillation holds the distinct documents of many lists; nothing ties them to each other inside the
+encoder, so they may be encoded in any order and in any grouping. Sorting inside the step removes the padding without
+touching which queries meet in a batch, which grouping whole queries by length would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
+STEP = 8  # chunk borders are tried at every eighth text
+
+
+def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
+    """Cut ascending `lengths` into chunks so that padded tokens plus `overhead` a chunk are fewest.
+
+    `limit` bounds the texts in a chunk. Dynamic programming over chunk borders at every `STEP` texts.
+    """
+    count = len(lengths)
+    step = min(STEP, limit) if limit else STEP
+    borders = [*range(0, count, step), count]
+    best: list[float] = [0.0] + [float("inf")] * (len(borders) - 1)
+    came_from = [0] * len(borders)
+    for end in range(1, len(borders)):
+        for start in range(end - 1, -1, -1):
+            size = borders[end] - borders[start]
+            if limit and size > limit:
+                break
+            cost = best[start] + size * lengths[borders[end] - 1] + overhead
+            if cost < best[end]:
+                best[end], came_from[end] = cost, start
+    chunks, end = [], len(borders) - 1
+    while end > 0 and count:
+        chunks.append(slice(borders[came_from[end]], borders[end]))
+        end = came_from[end]
+    return chunks[::-1]
+
+
+def prepare_chunks(
+    texts: Sequence[Any],
+    preprocess: Callable[[list[Any]], dict[str, Any]],
+    limit: int | None = None,
+) -> dict[str, Any]:
+    """Tokenise `texts` once and cut the result into chunks; `restore` undoes the sorting."""
+    if not texts:
+        return {"chunks": [], "restore": torch.empty(0, dtype=torch.long)}
+    features = preprocess(list(texts))
+    lengths = features["attention_mask"].sum(dim=1)
+    order = torch.argsort(lengths, stable=True)
+    chunks = []
+    for rows in split_by_length(lengths[order].tolist(), limit):
+        width = int(lengths[order[rows]].max())
+        chunks.append(
+            {
+                name: value[order[rows]][:, :width] if isinstance(value, Tensor) and value.dim() == 2 else value
+                for name, value in features.items()
+            }
+        )
+    return {"chunks": chunks, "restore": torch.argsort(order)}
+
+
+def run_chunks(prepared: dict[str, Any], run: Callable[[dict[str, Any]], Tensor], recompute: bool = False) -> Tensor:
+    """Apply `run` to each chunk and put the rows back in the order of the texts."""
+    outputs = [
+        checkpoint(run, dict(chunk), use_reentrant=False) if recompute and torch.is_grad_enabled() else run(dict(chunk))
+        for chunk in prepared["chunks"]
+    ]
+    return torch.cat(outputs)[prepared["restore"]]

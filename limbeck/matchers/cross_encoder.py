@@ -1,0 +1,90 @@
+"""The cross-encoder: both texts in one pass, nothing stored ahead (Defense Sec. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import CrossEncoder as STCrossEncoder
+from torch import Tensor
+
+from limbeck.files import directory_atomically
+from limbeck.matchers.base import SCORES, Matcher, TextBatch
+from limbeck.matchers.chunks import prepare_chunks, run_chunks
+from limbeck.matchers.quiet import quiet
+from limbeck.matchers.tower import describe
+from limbeck.progress import progress
+from limbeck.signals import Signals
+
+BLOCK = 256  # pairs between two signs of progress
+
+
+class CrossEncoder(Matcher):
+    """s(q, d) = w . pool(T(concat(q, d))): the teacher. Scores are raw logits; no sigmoid is applied."""
+
+    kind = "cross_encoder"
+    encodes_ahead = False
+
+    def __init__(self, model: STCrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def outputs(self) -> int:
+        return int(self.model.num_labels)
+
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+        count = len(batch.documents)
+        lists = batch.lists if batch.lists is not None else torch.arange(count).expand(len(batch.queries), -1)
+        own = lists[batch.query_slice]
+        pairs = [
+            (query, batch.documents[column])
+            for query, row in zip(batch.own_queries, own.tolist(), strict=True)
+            for column in row
+        ]
+        return prepare_chunks(pairs, self._preprocess, chunk) | {"shape": tuple(own.shape)}
+
+    def _preprocess(self, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+        return self.model.preprocess(pairs, prompt=self._prompt())
+
+    def _prompt(self) -> str | None:
+        name = self.model.default_prompt_name
+        return self.model.prompts.get(name) if name else None
+
+    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        def run(features: dict[str, Any]) -> Tensor:
+            scores = self.model(features)["scores"]
+            return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
+
+        scores = run_chunks(inputs, run, recompute)  # [B * K] or [B * K, outputs]
+        return Signals(scores=scores.view(*inputs["shape"], *scores.shape[1:]))
+
+    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+        if not len(pairs):
+            return np.zeros(0, dtype=np.float32)
+        blocks = []
+        with progress("Scoring pairs", len(pairs)) as advance:
+            for start in range(0, len(pairs), BLOCK):
+                block = list(pairs[start : start + BLOCK])
+                scores = self.model.predict(
+                    block, batch_size=batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
+                )
+                blocks.append(np.asarray(scores, dtype=np.float32))
+                advance(len(block))
+        return np.concatenate(blocks)
+
+    def configuration(self) -> dict[str, Any]:
+        return describe(self.model)
+
+    def save_pretrained(self, path: str | Path) -> None:
+        with quiet(), directory_atomically(path) as folder:
+            self.model.save_pretrained(str(folder), create_model_card=False)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, revision: str | None = None) -> CrossEncoder:
+        """Load a sentence-transformers cross-encoder folder or hub name; no code of the model's own is run."""
+        with quiet():
+            return cls(STCrossEncoder(str(path), revision=revision))

@@ -1,0 +1,101 @@
+"""A tower and a light interaction: dual encoders (Defense Eq. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from limbeck.errors import LimbeckError
+from limbeck.files import directory_atomically
+from limbeck.matchers.base import SCORES, Matcher, TextBatch
+from limbeck.matchers.gather import gather_rows
+from limbeck.matchers.interactions import INTERACTIONS
+from limbeck.matchers.quiet import quiet
+from limbeck.matchers.tower import Tower
+from limbeck.signals import Signals
+
+
+class DualEncoder(Matcher):
+    """Query and document are encoded apart; their vectors meet in a dot product or a cosine."""
+
+    kind = "dual_encoder"
+    encodes_ahead = True
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        super().__init__()
+        similarity = str(model.similarity_fn_name or "cosine")
+        if similarity not in INTERACTIONS:
+            raise LimbeckError(f"a dual encoder with {similarity} similarity is not supported; use dot or cosine")
+        self.similarity = similarity
+        self.tower = Tower(model)
+        self.interaction = INTERACTIONS[similarity]()
+
+    @property
+    def dim(self) -> int:
+        return self.tower.dim
+
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+        return {
+            "queries": self.tower.prepare(batch.own_queries, "query", chunk),
+            "documents": self.tower.prepare(batch.own_documents, "document", chunk),
+            "document_count": len(batch.documents),
+            "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
+        }
+
+    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        queries = self.tower(inputs["queries"], recompute)  # [B, dim]
+        documents = gather_rows(self.tower(inputs["documents"], recompute), inputs["document_count"])  # [P, dim]
+        lists: Tensor | None = inputs["lists"]
+        return Signals(
+            scores=self.interaction(queries, documents, lists) if "scores" in needs else None,
+            queries=queries if "queries" in needs else None,
+            documents=_per_list(documents, lists, len(queries)) if "documents" in needs else None,
+        )
+
+    def encode_query(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
+        """Query vectors [n, dim]."""
+        return self.tower.encode(texts, "query", batch_size)
+
+    def encode_document(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
+        """Document vectors [n, dim]."""
+        return self.tower.encode(texts, "document", batch_size)
+
+    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+        """Each distinct text is encoded once, then pairs cost one inner product."""
+        if not len(pairs):
+            return np.zeros(0, dtype=np.float32)
+        queries = {text: row for row, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
+        documents = {text: row for row, text in enumerate(dict.fromkeys(document for _, document in pairs))}
+        left = torch.from_numpy(self.encode_query(list(queries), batch_size))
+        right = torch.from_numpy(self.encode_document(list(documents), batch_size))
+        rows = torch.tensor([queries[query] for query, _ in pairs])
+        columns = torch.tensor([[documents[document]] for _, document in pairs])
+        blocks = [
+            self.interaction(left[rows[start : start + 8192]], right, columns[start : start + 8192]).squeeze(1)
+            for start in range(0, len(pairs), 8192)
+        ]
+        return torch.cat(blocks).numpy()
+
+    def configuration(self) -> dict[str, Any]:
+        return self.tower.configuration() | {"similarity": self.similarity}
+
+    def save_pretrained(self, path: str | Path) -> None:
+        with quiet(), directory_atomically(path) as folder:
+            self.tower.model.save_pretrained(str(folder), create_model_card=False)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:
+        """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
+        with quiet():
+            return cls(SentenceTransformer(str(path), revision=revision))
+
+
+def _per_list(documents: Tensor, lists: Tensor | None, queries: int) -> Tensor:
+    """Document vectors as [B, K, dim]."""
+    return documents.expand(queries, -1, -1) if lists is None else documents[lists]

@@ -1,0 +1,43 @@
+"""Encodings of all processes, with gradients: every query can meet every document of the whole batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class _Gather(torch.autograd.Function):
+    """All-gather whose backward sums the gradients of all processes for the rows this process encoded."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        summed = gradients[0].contiguous()
+        dist.all_reduce(summed)
+        return summed.chunk(dist.get_world_size())[dist.get_rank()]
+
+
+def share(count: int, rank: int, world: int) -> slice:
+    """The rows of `count` that process `rank` of `world` takes: as even as can be, in order."""
+    return slice(count * rank // world, count * (rank + 1) // world)
+
+
+def gather_rows(rows: Tensor, count: int) -> Tensor:
+    """Put the processes' shares of `count` rows together; in a single process, the rows as they are."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return rows
+    world = dist.get_world_size()
+    sizes = [len(range(count)[share(count, rank, world)]) for rank in range(world)]
+    widest = max(sizes)
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, widest - len(rows)))
+    everyone = _Gather.apply(padded)
+    keep = torch.cat([torch.arange(size) + rank * widest for rank, size in enumerate(sizes)])
+    return everyone[keep.to(rows.device)]

@@ -1,0 +1,63 @@
+"""Load any matcher from a folder or a hub name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from limbeck.errors import LimbeckError
+from limbeck.files import recover_directory
+from limbeck.matchers.base import Matcher
+from limbeck.matchers.build import first_line
+from limbeck.matchers.cross_encoder import CrossEncoder
+from limbeck.matchers.dual_encoder import DualEncoder
+from limbeck.matchers.names import resolve
+
+KINDS: dict[str, type[CrossEncoder] | type[DualEncoder]] = {
+    "CrossEncoder": CrossEncoder,
+    "SentenceTransformer": DualEncoder,
+}
+
+
+def load(name: str | Path, revision: str | None = None) -> Matcher:
+    """The matcher in a folder or under a hub name: a cross-encoder or a dual encoder, as its files say."""
+    recover_directory(Path(str(name)).expanduser())
+    path = resolve(name)
+    folder = Path(path)
+    if folder.is_dir() and not (folder / "config.json").exists() and (folder / "student" / "modules.json").exists():
+        path = str(folder / "student")  # a run directory stands for its student
+    try:
+        return _kind(path, revision).from_pretrained(path, revision=revision)
+    except (OSError, ValueError, KeyError) as error:
+        problem = f"cannot be loaded as a model ({first_line(error)})"
+        raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
+
+
+def _kind(path: str, revision: str | None) -> type[CrossEncoder] | type[DualEncoder]:
+    """What the files say; a plain transformers folder with a classification head is a cross-encoder."""
+    config = _read(path, "config_sentence_transformers.json", revision)
+    if config and config.get("model_type"):
+        kind = config["model_type"]
+        if kind not in KINDS:
+            raise LimbeckError(f"{path}: a {kind} cannot be used here; give a cross-encoder or a dual encoder")
+        return KINDS[kind]
+    if _read(path, "modules.json", revision):
+        return DualEncoder
+    architectures = (_read(path, "config.json", revision) or {}).get("architectures") or []
+    if any(name.endswith("ForSequenceClassification") for name in architectures):
+        return CrossEncoder
+    return DualEncoder
+
+
+def _read(path: str, file: str, revision: str | None) -> dict | None:
+    """A JSON file of a model, local or on the hub; None where it has none."""
+    local = Path(path) / file
+    if Path(path).is_dir():
+        return json.loads(local.read_text(encoding="utf-8")) if local.exists() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        return json.loads(Path(hf_hub_download(path, file, revision=revision)).read_text(encoding="utf-8"))
+    except EntryNotFoundError:
+        return None

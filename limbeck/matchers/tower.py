@@ -1,0 +1,86 @@
+"""The tower: everything that happens to a text before its partner is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from limbeck.matchers.base import tokeniser_digest
+from limbeck.matchers.chunks import prepare_chunks, run_chunks
+from limbeck.progress import progress
+
+Side = Literal["query", "document"]
+BLOCK = 512  # texts between two signs of progress
+
+
+class Tower(nn.Module):
+    """A sentence-transformers model as a tower: one vector per text, for both sides or (routed) for each its own."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def dim(self) -> int:
+        return int(self.model.get_embedding_dimension() or 0)
+
+    def prompt(self, side: Side) -> str | None:
+        """The text that the model wants before a query or a document, as `encode_query` would choose it."""
+        prompts = self.model.prompts
+        names = ("query",) if side == "query" else ("document", "passage", "corpus")
+        chosen = next((prompts[name] for name in names if prompts.get(name)), None)
+        return chosen or (prompts.get(self.model.default_prompt_name) if self.model.default_prompt_name else None)
+
+    def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None) -> dict[str, Any]:
+        """Tokenise `texts` as chunks of similar length."""
+        prompt = self.prompt(side)
+        prepared = prepare_chunks(texts, lambda batch: self.model.preprocess(batch, prompt=prompt, task=side), chunk)
+        return prepared | {"side": side}
+
+    def forward(self, prepared: dict[str, Any], recompute: bool = False) -> Tensor:
+        """The vectors [n, dim] of prepared texts, with gradients."""
+
+        def run(features: dict[str, Any]) -> Tensor:
+            return self.model(features, task=prepared["side"])["sentence_embedding"]
+
+        if not prepared["chunks"]:
+            return torch.zeros(0, self.dim, device=self.model.device)
+        return run_chunks(prepared, run, recompute)
+
+    def encode(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> np.ndarray:
+        """The vectors [n, dim] of texts as float32, for inference; exactly sentence-transformers' own."""
+        encode = self.model.encode_query if side == "query" else self.model.encode_document
+        if not len(texts):
+            return np.zeros((0, self.dim), dtype=np.float32)
+        blocks = []
+        with progress("Encoding queries" if side == "query" else "Encoding documents", len(texts)) as advance:
+            for start in range(0, len(texts), BLOCK):
+                block = list(texts[start : start + BLOCK])
+                vectors = encode(block, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
+                blocks.append(np.asarray(vectors, dtype=np.float32))
+                advance(len(block))
+        return np.concatenate(blocks)
+
+    def configuration(self) -> dict[str, Any]:
+        return describe(self.model)
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """What besides the weights decides a sentence-transformers model's outputs."""
+    return {
+        "modules": [repr(module) for module in model],
+        "lengths": [
+            (module.max_seq_length, module.query_length, module.document_length)
+            for module in model.modules()
+            if hasattr(module, "query_length")
+        ],
+        "layers": [module.config.num_hidden_layers for module in model.modules() if hasattr(module, "query_length")],
+        "prompts": {name: text for name, text in model.prompts.items() if text},
+        "default_prompt": model.default_prompt_name,
+        "tokeniser": tokeniser_digest(model.tokenizer),
+    }

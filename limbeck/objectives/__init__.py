@@ -1,0 +1,29 @@
+"""What a student is trained towards. See `base` for what holds for all objectives, and the families for each.
+
+A further family is a further file here, imported below so that its objectives are known by name.
+"""
+
+from limbeck.objectives.base import OBJECTIVES, Objective, objective
+from limbeck.objectives.labels import binary_ce, one_hot
+from limbeck.objectives.margins import m3se, margin_mse
+from limbeck.objectives.names import parse
+from limbeck.objectives.scale import standardise_global, standardise_list
+from limbeck.objectives.scores import kl, mse, rank_distil, soft_binary_ce, softmax_ce
+
+__all__ = [
+    "OBJECTIVES",
+    "Objective",
+    "binary_ce",
+    "kl",
+    "m3se",
+    "margin_mse",
+    "mse",
+    "objective",
+    "one_hot",
+    "parse",
+    "rank_distil",
+    "soft_binary_ce",
+    "softmax_ce",
+    "standardise_global",
+    "standardise_list",
+]

@@ -1,0 +1,214 @@
+"""What a section of a report is made of. Every block knows its own HTML, and escapes all text it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal, Protocol
+
+Cell = str | float | int | None
+
+
+class Block(Protocol):
+    """Anything that can stand in a section."""
+
+    def html(self) -> str: ...
+
+
+class Plot(Protocol):
+    """A drawing of any size (plots.py)."""
+
+    def svg(self, width: float, height: float) -> str: ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; `lead` sets it large, for the one sentence a reader should take away."""
+
+    content: str
+    lead: bool = False
+
+    def html(self) -> str:
+        return f"<p{' class=lead' if self.lead else ''}>{escape(self.content)}</p>"
+
+
+@dataclass(frozen=True)
+class KeyValue:
+    """Names and what they stand for."""
+
+    items: Sequence[tuple[str, str]]
+
+    def html(self) -> str:
+        rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in self.items)
+        return f'<dl class="facts">{rows}</dl>'
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A few large numbers, each with what it counts: (value, label, detail)."""
+
+    items: Sequence[tuple[str, str, str]]
+
+    def html(self) -> str:
+        tiles = "".join(
+            f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span><small>{escape(detail)}</small></div>'
+            for value, label, detail in self.items
+        )
+        return f'<div class="tiles">{tiles}</div>'
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table column: how its numbers are written (a format or a function), and which end of them is best, if any."""
+
+    title: str
+    spec: str | Callable[[float], str] = ""
+    best: Literal["high", "low"] | None = None
+    help: str = ""
+    suffix: str = ""
+
+    def show(self, value: Cell) -> str:
+        if value is None or isinstance(value, str):
+            return value or "–"
+        shown = self.spec(value) if callable(self.spec) else format(value, self.spec)
+        return shown.replace("-", "−") + self.suffix
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table row; `kind` marks it (teacher, baseline, student), and only rows that compete can hold a best value."""
+
+    cells: Sequence[Cell]
+    kind: str = ""
+    competes: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that the reader can sort by any column. The first column names the row."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    caption: str = ""
+
+    def html(self) -> str:
+        heads = "".join(self._head(index, column) for index, column in enumerate(self.columns))
+        body = "".join(f"<tr>{self._cells(row)}</tr>" for row in self.rows)
+        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        # A region that scrolls has to be reachable by keyboard.
+        scrolling = f'<div class="scroll" tabindex="0" role="region" aria-label="table">{table}</div>'
+        return f'<figure class="table">{scrolling}{caption}</figure>'
+
+    def _head(self, index: int, column: Column) -> str:
+        css = "" if self._is_text(index) else ' class="number"'
+        hint = f' title="{escape(column.help)}"' if column.help else ""
+        button = f'<button type="button" data-column="{index}">{escape(column.title)}</button>'
+        return f'<th scope="col"{css}{hint}>{button}</th>'
+
+    def _is_text(self, index: int) -> bool:
+        return any(isinstance(row.cells[index], str) for row in self.rows)
+
+    def _cells(self, row: Row) -> str:
+        parts = []
+        for index, (column, value) in enumerate(zip(self.columns, row.cells, strict=True)):
+            shown = escape(column.show(value))
+            if index == 0:
+                mark = f'<i class="mark kind-{escape(row.kind)}" title="{escape(row.kind)}"></i>' if row.kind else ""
+                parts.append(f'<th scope="row" data-value="{shown}">{mark}{shown}</th>')
+                continue
+            css = [] if self._is_text(index) else ["number"]
+            css += ["best"] if row.competes and value is not None and value == self._best(index) else []
+            raw = escape(str(value)) if value is not None else ""
+            parts.append(f'<td class="{" ".join(css)}" data-value="{raw}">{shown}</td>')
+        return "".join(parts)
+
+    def _best(self, index: int) -> Cell:
+        """The best value of a column among the rows that compete, unless they are all the same."""
+        best = self.columns[index].best
+        cells = [row.cells[index] for row in self.rows if row.competes]
+        numbers = [cell for cell in cells if isinstance(cell, int | float)]
+        if best is None or len(set(numbers)) < 2:
+            return None
+        return max(numbers) if best == "high" else min(numbers)
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text shown as it is written, in a fixed-width font."""
+
+    content: str
+
+    def html(self) -> str:
+        return f'<pre tabindex="0"><code>{escape(self.content)}</code></pre>'
+
+
+@dataclass(frozen=True)
+class PlotFigure:
+    """A plot with its caption, drawn twice: for wide pages and paper, and for narrow ones."""
+
+    plot: Plot
+    caption: str = ""
+    height: float = 400.0
+
+    def html(self) -> str:
+        wide = f'<div class="wide">{self.plot.svg(960, self.height)}</div>'
+        narrow = f'<div class="narrow">{self.plot.svg(370, self.height * 0.85)}</div>'
+        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        return f"<figure>{wide}{narrow}{caption}</figure>"
+
+
+@dataclass(frozen=True)
+class PlotGrid:
+    """Small plots beside each other, each under its title."""
+
+    plots: Sequence[tuple[str, Plot]]
+    caption: str = ""
+
+    def html(self) -> str:
+        cells = "".join(f"<div><h4>{escape(title)}</h4>{plot.svg(310, 200)}</div>" for title, plot in self.plots)
+        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        return f'<figure><div class="small-plots">{cells}</div>{caption}</figure>'
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry of a list in SideBySide: its name, a number, a note such as its rank elsewhere, and its text."""
+
+    name: str
+    value: str = ""
+    note: str = ""
+    text: str = ""
+    highlighted: bool = False
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Ordered lists in columns, such as what two models found for one query."""
+
+    title: str
+    lists: Sequence[tuple[str, Sequence[Item]]]
+
+    def html(self) -> str:
+        columns = "".join(
+            f"<div><h4>{escape(name)}</h4><ol>{''.join(self._item(item) for item in items)}</ol></div>"
+            for name, items in self.lists
+        )
+        return f'<article class="compare"><h3>{escape(self.title)}</h3><div class="columns">{columns}</div></article>'
+
+    def _item(self, item: Item) -> str:
+        note = f'<span class="note">{escape(item.note)}</span>' if item.note else ""
+        value = f'<span class="value">{escape(item.value)}</span>' if item.value else ""
+        css = ' class="highlighted"' if item.highlighted else ""
+        head = f'<div class="head"><code>{escape(item.name)}</code>{note}{value}</div>'
+        return f"<li{css}>{head}<p>{escape(item.text)}</p></li>"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of a report: what the reader is looking at, then the blocks."""
+
+    title: str
+    blocks: Sequence[Block]
+    explanation: str = ""

@@ -1,0 +1,185 @@
+"""The plots of a report, drawn as inline SVG: scatter, lines, histogram."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from limbeck.report.frame import FONT, Frame, frame_for, legend, line, text, tooltip
+from limbeck.report.labels import Box, place_labels
+from limbeck.report.scales import shortened, text_width, tick_label
+
+SERIES_COLOURS = 8
+MOST_MARKERS = 40
+
+
+@dataclass(frozen=True)
+class Point:
+    """A labelled point; `kind` chooses its colour and shape, `note` is the tooltip's second line."""
+
+    x: float
+    y: float
+    label: str
+    kind: str = "student"
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Points with labels beside them."""
+
+    points: Sequence[Point]
+    x_title: str
+    y_title: str
+    log_x: bool = False
+
+    def svg(self, width: float, height: float) -> str:
+        frame = frame_for(
+            [point.x for point in self.points],
+            [point.y for point in self.points],
+            (width, height),
+            (self.x_title, self.y_title),
+            self.log_x,
+        )
+        places = [(frame.x(point.x), frame.y(point.y)) for point in self.points]
+        frame.marks += self._labels(frame, places)
+        for point, (x, y) in zip(self.points, places, strict=True):
+            hover = f"{point.label}\n{self.y_title} {tick_label(round(point.y, 4))}\n{self.x_title} {point.x:.3g}"
+            hint = tooltip(f"{hover}\n{point.note}" if point.note else hover)
+            frame.marks.append(f'<g class="point kind-{point.kind}">{hint}{_marker(point.kind, x, y)}</g>')
+        names = ", ".join(f"{point.label} at {point.x:.3g}, {point.y:.3g}" for point in self.points)
+        return frame.svg(f"{self.y_title} against {self.x_title}: {names}")
+
+    def _labels(self, frame: Frame, places: Sequence[tuple[float, float]]) -> list[str]:
+        names = [shortened(point.label, frame.width * 0.45, FONT) for point in self.points]
+        sizes = [(text_width(name, FONT), FONT + 3) for name in names]
+        bounds = Box(frame.x.start, frame.y.end, frame.x.end - frame.x.start + 10, frame.y.start - frame.y.end)
+        marks = []
+        for name, (x, y), placed in zip(names, places, place_labels(places, sizes, bounds), strict=True):
+            box = placed.box
+            if placed.leader:
+                near_x = min(max(x, box.left), box.left + box.width)
+                near_y = min(max(y, box.top), box.top + box.height)
+                marks.append(line(x, y, near_x, near_y, "leader"))
+            # Anchored on the point's side, so that a font narrower than estimated leaves no gap there.
+            right_of_it, left_of_it = box.left >= x, box.left + box.width <= x
+            anchor = "start" if right_of_it else "end" if left_of_it else "middle"
+            at = box.left + (0 if right_of_it else box.width if left_of_it else box.width / 2)
+            marks.append(text(at, box.top + FONT, name, "label", anchor))
+        return marks
+
+
+def _marker(kind: str, x: float, y: float) -> str:
+    """A shape of its own for each kind, so that colour is not needed to tell them apart."""
+    hit = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12" class="hit"/>'
+    if kind == "teacher":
+        return f'{hit}<rect x="{x - 5.5:.1f}" y="{y - 5.5:.1f}" width="11" height="11" rx="1.5"/>'
+    if kind == "baseline":
+        corners = f"{x:.1f},{y - 7:.1f} {x + 7:.1f},{y:.1f} {x:.1f},{y + 7:.1f} {x - 7:.1f},{y:.1f}"
+        return f'{hit}<polygon points="{corners}"/>'
+    return f'{hit}<circle cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
+
+
+def series_class(index: int) -> str:
+    """Colour and dashes: 8 by 4 of them before a pair comes back."""
+    return f"series-{index % SERIES_COLOURS} dash-{(index + index // SERIES_COLOURS) % 4}"
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named line through (x, y) points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Several series over one x axis, with a legend when there are two or more.
+
+    `first_colour` counts on from other plots, so that a model has one colour in all of them.
+    """
+
+    series: Sequence[Series]
+    x_title: str
+    y_title: str
+    first_colour: int = 0
+
+    def svg(self, width: float, height: float) -> str:
+        classes = [series_class(self.first_colour + index) for index in range(len(self.series))]
+        key, key_height = legend([series.name for series in self.series], classes, width)
+        values = [point for series in self.series for point in series.points]
+        titles = (self.x_title, self.y_title)
+        frame = frame_for(
+            [x for x, _ in values],
+            [y for _, y in values],
+            (width, height + key_height),
+            titles,
+            legend_height=key_height,
+            x_padding=0.02,
+        )
+        for series, css in zip(self.series, classes, strict=True):
+            frame.marks += self._line(frame, series, css)
+        ends = ", ".join(f"{series.name} ends at {series.points[-1][1]:.3g}" for series in self.series)
+        return frame.svg(f"{self.y_title} by {self.x_title}: {ends}", key)
+
+    def _line(self, frame: Frame, series: Series, css: str) -> list[str]:
+        places = [(frame.x(x), frame.y(y)) for x, y in series.points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        marks = [f'<polyline points="{path}" class="line {css}"/>'] if len(places) > 1 else []
+        visible = "" if len(places) <= MOST_MARKERS else " quiet"
+        for (x, y), (at, value) in zip(places, series.points, strict=True):
+            hint = tooltip(f"{series.name}\n{self.x_title} {tick_label(at)}\n{self.y_title} {value:.4g}")
+            dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="dot{visible}"/>'
+            marks.append(f'<g class="point {css}">{hint}<circle cx="{x:.1f}" cy="{y:.1f}" r="8" class="hit"/>{dot}</g>')
+        return marks
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The shares of several samples in equal bins, one over the other."""
+
+    samples: dict[str, Sequence[float]]
+    x_title: str
+    bins: int = 30
+
+    def svg(self, width: float, height: float) -> str:
+        names = list(self.samples)
+        classes = [series_class(index) for index in range(len(names))]
+        key, key_height = legend(names, classes, width)
+        everything = [value for sample in self.samples.values() for value in sample]
+        low, high = min(everything), max(everything)
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        shares = {name: bin_shares(sample, low, high, self.bins) for name, sample in self.samples.items()}
+        peaks = [share for values in shares.values() for share in values]
+        titles = (self.x_title, "share")
+        size = (width, height + key_height)
+        frame = frame_for([low, high], peaks, size, titles, legend_height=key_height, x_padding=0.02, y_from_zero=True)
+        step = (high - low) / self.bins
+        for name, css in zip(names, classes, strict=True):
+            frame.marks += self._steps(frame, name, css, shares[name], low, step)
+        return frame.svg(f"Distribution of {self.x_title} for {', '.join(names)}", key)
+
+    def _steps(self, frame: Frame, name: str, css: str, shares: Sequence[float], low: float, step: float) -> list[str]:
+        corners = [(frame.x(low), frame.y(0))]
+        marks = []
+        for index, share in enumerate(shares):
+            left, right = low + index * step, low + (index + 1) * step
+            corners += [(frame.x(left), frame.y(share)), (frame.x(right), frame.y(share))]
+            hint = tooltip(f"{name}\n{left:.3g} to {right:.3g}\n{share:.1%}")
+            box = f'x="{frame.x(left):.1f}" width="{frame.x(right) - frame.x(left):.1f}"'
+            tall = f'y="{frame.y(share):.1f}" height="{max(frame.y(0) - frame.y(share), 0):.1f}"'
+            marks.append(f'<g class="point">{hint}<rect {box} {tall} class="hit"/></g>')
+        corners.append((frame.x(low + len(shares) * step), frame.y(0)))
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+        return [f'<polygon points="{path}" class="area {css}"/>', *marks]
+
+
+def bin_shares(sample: Sequence[float], low: float, high: float, bins: int) -> list[float]:
+    """The share of a sample in each of `bins` equal bins of low..high; the last bin holds its upper end."""
+    counts = [0] * bins
+    for value in sample:
+        counts[min(math.floor((value - low) / (high - low) * bins), bins - 1)] += 1
+    return [count / max(len(sample), 1) for count in counts]

@@ -1,0 +1,143 @@
+"""The outcome of a run: the sentence to take away, the table of all models, quality against latency."""
+
+from __future__ import annotations
+
+from limbeck.report.blocks import Block, Cell, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.plots import Point, Scatter
+from limbeck.report.run_files import Metrics, ModelRow, RunFiles
+from limbeck.report.words import measure_title, p_value, short_names, three_digits, times
+
+NEARLY_THE_BEST = 0.01
+
+
+def best_student(rows: list[ModelRow], measure: str) -> ModelRow | None:
+    """The fastest of the students whose quality is within a hundredth of the best student's."""
+    students = [row for row in rows if row.kind == "student" and measure in row.measures]
+    if not students:
+        return None
+    top = max(row.measures[measure] for row in students)
+    good = [row for row in students if row.measures[measure] >= top * (1 - NEARLY_THE_BEST)]
+    return max(good, key=lambda row: (row.speedup or 0.0, row.measures[measure]))
+
+
+def headline(metrics: Metrics) -> str:
+    """The one sentence to take away."""
+    measure = metrics.measure
+    if measure is None:
+        return ""
+    student = best_student(metrics.rows, measure)
+    if student is None:
+        best = max((row for row in metrics.rows if measure in row.measures), key=lambda row: row.measures[measure])
+        return f"{best.name} reaches {measure_title(measure)} {best.measures[measure]:.3f}."
+    short = dict(zip([row.name for row in metrics.rows], short_names([row.name for row in metrics.rows]), strict=True))
+    name = short[student.name]
+    if student.kept is None:
+        return f"{name} reaches {measure_title(measure)} {student.measures[measure]:.3f}."
+    verb = "keeps" if student.kept <= 1 else "reaches"
+    speed = f" at {times(student.speedup)} its speed" if student.speedup is not None else ""
+    return f"{name} {verb} {student.kept:.0%} of the teacher's {measure_title(measure)}{speed}."
+
+
+def result(run: RunFiles) -> Section | None:
+    """The headline, and the numbers behind it."""
+    metrics = run.metrics
+    sentence = headline(metrics)
+    if not sentence or metrics.measure is None:
+        return None
+    blocks: list[Block] = [Text(sentence, lead=True)]
+    student = best_student(metrics.rows, metrics.measure)
+    teacher = next((row for row in metrics.rows if row.kind == "teacher"), None)
+    if student is not None:
+        blocks.append(Figures(_figures(student, teacher, metrics.measure)))
+        if student.significance is not None:
+            test = student.significance
+            direction = "above" if test.difference >= 0 else "below"
+            blocks.append(
+                Text(
+                    f"It is {abs(test.difference):.3f} {direction} {test.against} in {measure_title(metrics.measure)} "
+                    f"(95% interval {test.low:+.3f} to {test.high:+.3f}, p\u00a0{p_value(test.p)})."
+                )
+            )
+    if metrics.note:
+        blocks.append(Text(metrics.note))
+    return Section("Result", blocks)
+
+
+def _figures(student: ModelRow, teacher: ModelRow | None, measure: str) -> list[tuple[str, str, str]]:
+    """The student's numbers, each with the teacher's."""
+    rows = [student, teacher] if teacher is not None else [student]
+    quantities = [
+        (measure_title(measure), "", [row.measures.get(measure) for row in rows]),
+        ("per query", " ms", [row.ms_per_query for row in rows]),
+        ("pairs per second", "", [row.pairs_per_second for row in rows]),
+        ("on disk", " MB", [row.size_mb for row in rows]),
+    ]
+    tiles = []
+    for label, unit, (mine, *others) in quantities:
+        if mine is not None:
+            detail = "".join(f"teacher {three_digits(other)}{unit}" for other in others if other is not None)
+            tiles.append((three_digits(mine) + unit, label, detail))
+    return tiles
+
+
+def comparison(run: RunFiles) -> Section | None:
+    """The table of all models; a column that nobody filled is left out."""
+    rows = run.metrics.rows
+    if not rows:
+        return None
+    columns = {Column("Model"): [row.name for row in rows]} | _measured(rows)
+    filled = {column: values for column, values in columns.items() if any(value is not None for value in values)}
+    table = Table(
+        list(filled),
+        [
+            Row(cells, row.kind, competes=row.kind == "student")
+            for row, *cells in zip(rows, *filled.values(), strict=True)
+        ],
+        "Square: teacher. Diamond: baseline. Circle: student. The best student of a column is highlighted; "
+        "click a heading to sort.",
+    )
+    tests = _tests(rows)
+    blocks: list[Block] = [table] if tests is None else [table, tests]
+    return Section("Comparison", blocks, "All models on the same test queries.")
+
+
+def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
+    """The columns behind the name, each with its cells."""
+    columns: dict[Column, list[Cell]] = {}
+    for name in dict.fromkeys(name for row in rows for name in row.measures):
+        columns[Column(measure_title(name), ".3f", "high")] = [row.measures.get(name) for row in rows]
+    kept = Column("Kept", ".0f", "high", "Share of the teacher's quality", "%")
+    columns[kept] = [None if row.kept is None else 100 * row.kept for row in rows]
+    columns[Column("ms / query", ",.2f", "low", "Milliseconds for one query")] = [row.ms_per_query for row in rows]
+    columns[Column("Pairs / s", ",.0f", "high", "Pairs scored in a second")] = [row.pairs_per_second for row in rows]
+    columns[Column("Size, MB", ",.0f", "low", "Weights on disk")] = [row.size_mb for row in rows]
+    columns[Column("Speed-up", ",.1f", "high", "Against the teacher", "×")] = [row.speedup for row in rows]
+    return columns
+
+
+def _tests(rows: list[ModelRow]) -> Table | None:
+    """The paired tests of the rows that have one."""
+    tested = [(row, row.significance) for row in rows if row.significance is not None]
+    if not tested:
+        return None
+    columns = [Column("Model"), Column("Against"), Column("Difference", "+.3f"), Column("Low", "+.3f")]
+    columns += [Column("High", "+.3f"), Column("p", lambda p: p_value(p).removeprefix("= "))]
+    cells = [
+        Row([row.name, test.against, test.difference, test.low, test.high, test.p], row.kind) for row, test in tested
+    ]
+    return Table(columns, cells, "Paired tests over the test queries; low and high are the 95% interval.")
+
+
+def quality_and_latency(run: RunFiles) -> Section | None:
+    """Quality against milliseconds, log x."""
+    measure = run.metrics.measure
+    rows = [row for row in run.metrics.rows if row.ms_per_query and measure in row.measures]
+    if measure is None or len(rows) < 2:
+        return None
+    points = [
+        Point(row.ms_per_query or 0.0, row.measures[measure], name, row.kind, f"{row.name}")
+        for row, name in zip(rows, short_names([row.name for row in rows]), strict=True)
+    ]
+    plot = Scatter(points, "milliseconds per query", measure_title(measure), log_x=True)
+    explanation = "Better is up and to the left; the time axis is logarithmic."
+    return Section("Quality against latency", [PlotFigure(plot, height=430)], explanation)

@@ -1,0 +1,179 @@
+"""The files of a run directory that its report is made from, read and checked.
+
+    metrics.json   what was measured: one row a model (`Metrics`)
+    log.jsonl      one line a logging or evaluation step (`LogLine`)
+    recipe.yaml    the recipe as resolved, shown as it is
+    examples.json  a few queries with what each model found (`Example`)
+
+Only metrics.json has to be there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from limbeck.errors import bad_input
+from limbeck.files import read_json
+
+REMEDY = "remove it and run the command that made this directory again"
+T = TypeVar("T")
+
+
+class Significance(BaseModel):
+    """A paired test of a row against another one: the difference with its confidence interval and p-value."""
+
+    against: str
+    p: float
+    difference: float
+    low: float
+    high: float
+
+
+class ModelRow(BaseModel):
+    """What was measured of one model. `kept` and `speedup` are relative to the teacher."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    name: str
+    kind: Literal["teacher", "baseline", "student"]
+    objective: str | None = None
+    measures: dict[str, float] = {}
+    kept: float | None = None
+    ms_per_query: float | None = None
+    pairs_per_second: float | None = None
+    size_mb: float | None = None
+    speedup: float | None = None
+    significance: Significance | None = None
+
+
+class DataFacts(BaseModel):
+    """How much data there was."""
+
+    name: str = ""
+    queries_train: int | None = None
+    queries_dev: int | None = None
+    queries_test: int | None = None
+    documents: int | None = None
+
+
+class Metrics(BaseModel):
+    """metrics.json. The first measure of the first row is the one that headlines and pictures use."""
+
+    title: str = "Distillation run"
+    data: DataFacts = DataFacts()
+    task: Literal["rerank", "retrieve", "pairs"] | None = None
+    rows: list[ModelRow] = []
+    seconds: float | None = None
+    versions: dict[str, str] = {}
+    note: str = ""
+
+    @property
+    def measure(self) -> str | None:
+        return next((name for row in self.rows for name in row.measures), None)
+
+
+class LogLine(BaseModel):
+    """One step of training: its loss, or what the dev queries gave, or both."""
+
+    model: str
+    step: int
+    stage: int = 0
+    loss: float | None = None
+    objectives: dict[str, float] = {}
+    lr: float | None = None
+    dev: dict[str, float] = {}
+
+
+class Found(BaseModel):
+    """A document that a model found."""
+
+    id: str
+    score: float
+    text: str = ""
+
+
+class FoundList(BaseModel):
+    """What one model found, best first."""
+
+    name: str
+    results: list[Found]
+
+
+class Example(BaseModel):
+    """A query and the lists that the models gave for it; the first list is the one the others are compared with."""
+
+    query: str
+    lists: list[FoundList]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """All that is known of a run."""
+
+    metrics: Metrics
+    log: list[LogLine]
+    recipe: str
+    examples: list[Example]
+
+
+def read_run(run_dir: str | Path) -> RunFiles:
+    """Read a run directory; what is damaged is named."""
+    run_dir = Path(run_dir)
+    if not run_dir.is_dir():
+        raise bad_input(run_dir, "no such directory", "name the directory that `limbeck distill --out` wrote")
+    metrics_path, examples_path, recipe_path = (run_dir / n for n in ("metrics.json", "examples.json", "recipe.yaml"))
+    not_finished = "wait until the run has finished, or name the directory that `limbeck distill --out` wrote"
+    metrics = read_json(metrics_path, REMEDY if metrics_path.exists() else not_finished)
+    examples = read_json(examples_path, REMEDY) if examples_path.exists() else []
+    return RunFiles(
+        metrics=_checked(Metrics, metrics, metrics_path),
+        log=_read_log(run_dir / "log.jsonl"),
+        recipe=_read_text(recipe_path),
+        examples=_checked(list[Example], examples, examples_path),
+    )
+
+
+def _checked(shape: type[T], value: Any, path: Path, line: int | None = None) -> T:
+    try:
+        return TypeAdapter(shape).validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise bad_input(path, f"{place}: {first['msg'].lower()}", REMEDY, line) from error
+
+
+def _read_text(path: Path) -> str:
+    if not path.exists():
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad_input(path, f"cannot be read ({error})", REMEDY) from error
+
+
+def _read_log(path: Path) -> list[LogLine]:
+    """The lines of a log. A last line without its newline is one that a kill cut short, and is left out.
+
+    A resumed run logs the steps after its checkpoint again: the later line of a step replaces the earlier.
+    """
+    steps: dict[tuple[str, int, int], LogLine] = {}
+    for number, line in enumerate(_read_text(path).split("\n")[:-1], start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise bad_input(path, f"is not valid JSON ({error.msg})", REMEDY, number) from error
+        entry = _checked(LogLine, value, path, number)
+        key = (entry.model, entry.stage, entry.step)
+        earlier = steps.get(key)
+        if earlier is not None and (earlier.loss is None or entry.loss is None):
+            present = entry.model_dump(exclude_unset=True)
+            entry = earlier.model_copy(update={k: getattr(entry, k) for k in present})
+        steps[key] = entry
+    return list(steps.values())

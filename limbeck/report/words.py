@@ -1,0 +1,49 @@
+"""Names and numbers as a report writes them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+MEASURES = {"ndcg": "nDCG", "mrr": "MRR", "rr": "RR", "map": "MAP", "ap": "AP", "auc": "AUC", "f1": "F1", "p": "P"}
+
+
+def measure_title(name: str) -> str:
+    """`ndcg@10` as the field writes it: nDCG@10."""
+    base, at, cut = name.partition("@")
+    return MEASURES.get(base.lower(), base[:1].upper() + base[1:]) + at + cut
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 48 s, 4 min 12 s, 2 h 5 min."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def times(factor: float) -> str:
+    """A speed-up in words: 210 times, 1.7 times."""
+    return f"{factor:,.0f} times" if factor >= 10 else f"{factor:.1f} times"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits without exponents, zeros at the end kept: 0.680, 1.96, 412, 25,500."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
+def p_value(p: float) -> str:
+    """What stands behind the p, no more precise than it is worth: = 0.02, < 0.001."""
+    return "<\u00a00.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names for pictures: without what stands in brackets at the end, unless that is what tells two apart."""
+    short = [re.sub(r"\s*\([^()]*\)$", "", name) or name for name in names]
+    counts = Counter(short)
+    return [cut if counts[cut] == 1 else name for cut, name in zip(short, names, strict=True)]

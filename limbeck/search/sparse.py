@@ -1,0 +1,160 @@
+"""BM25 over a corpus, on bm25s.
+
+score(q, d) = sum over the words w of q of idf(w) * tf / (tf + k1 * (1 - b + b * |d| / mean |d|)), with Lucene's
+idf(w) = log(1 + (N - df + 0.5) / (df + 0.5)), which is positive. k1 = 0.9 and b = 0.4 are Anserini's defaults.
+
+bm25s computes every (word, document) term when it builds the index, so a query is a sum of columns. The corpus is read
+in blocks and its words are kept as 4-byte numbers: no Python object outlives its block but the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import torch
+
+from limbeck.data.dataset import RankingData, Run, Texts
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import checksum, digest, directory_atomically, read_json, write_json
+from limbeck.progress import Advance, progress, track
+from limbeck.search.topk import best, keys, unpack
+from limbeck.search.words import Words
+
+K1, B = 0.9, 0.4
+_BLOCK = 4096
+_MANIFEST = "limbeck.json"
+_KIND = "limbeck bm25"
+_PASSES = 3  # that bm25s makes over the words of the corpus
+
+
+class SparseIndex:
+    """A BM25 index; rows are those of the corpus it was built from."""
+
+    def __init__(self, words: Words, bm25: bm25s.BM25, ids_digest: str) -> None:
+        self._words = words
+        self._bm25 = bm25
+        self._ids_digest = ids_digest
+        self._fits: Texts | None = None
+
+    def __len__(self) -> int:
+        return int(self._bm25.scores["num_docs"])
+
+    @property
+    def language(self) -> str:
+        return self._words.language
+
+    def search(self, query: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and scores of the k best documents that share a word with the query, best first.
+
+        Fewer where fewer do, none where no word is known; of equal scores the earlier row comes first.
+        """
+        found = self._bm25.get_tokens_ids(self._words.stems(query))
+        if not found:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
+        scores = self._bm25.get_scores_from_ids(found)  # [documents]
+        rows = np.flatnonzero(scores > 0)
+        top, places = unpack(best(keys(torch.from_numpy(scores[rows])), k))
+        return rows[places.numpy()], top.numpy()
+
+    def require_corpus(self, corpus: Texts) -> None:
+        """Refuse a corpus whose ids, or their order, are not those that were indexed."""
+        if self._fits is not corpus and (len(corpus) != len(self) or _ids_digest(corpus) != self._ids_digest):
+            raise LimbeckError(f"the BM25 index of {len(self):,} documents is of another corpus; build it again")
+        self._fits = corpus
+
+    def save(self, path: str | Path) -> None:
+        """Write a folder that `load` maps into memory: arrays and JSON, no pickle."""
+        with directory_atomically(path) as folder:
+            self._bm25.save(folder, show_progress=False)
+            files = {file.name: checksum(file) for file in sorted(folder.iterdir())}
+            facts = {"kind": _KIND, "language": self.language, "ids": self._ids_digest, "files": files}
+            write_json(folder / _MANIFEST, facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SparseIndex:
+        """Open a saved index, memory-mapped, after a check of its files."""
+        path = Path(path)
+        remedy = "remove the folder and build the index again"
+        facts = read_json(path / _MANIFEST, remedy)
+        if not isinstance(facts, dict) or facts.get("kind") != _KIND:
+            raise bad_input(path, "is no BM25 index", "name another folder")
+        for name, expected in track(facts["files"].items(), "Checking the BM25 index", len(facts["files"])):
+            file = path / Path(name).name
+            if not file.is_file() or checksum(file) != expected:
+                raise bad_input(file, "is missing or damaged", remedy)
+        return cls(Words(facts["language"]), bm25s.BM25.load(path, mmap=True, show_progress=False), facts["ids"])
+
+
+def bm25_index(corpus: Texts, language: str = "english", k1: float = K1, b: float = B) -> SparseIndex:
+    """Index a corpus in memory; `SparseIndex.save` keeps it."""
+    words = Words(language)
+    tokenizer = words.tokenizer()
+    blocks = []
+    with progress("Reading words", len(corpus)) as advance:
+        for start in range(0, len(corpus), _BLOCK):
+            texts = corpus.take(range(start, min(start + _BLOCK, len(corpus))))
+            documents = list(tokenizer.streaming_tokenize(texts, allow_empty=False))
+            lengths = np.array([len(document) for document in documents])
+            blocks.append((np.array([word for document in documents for word in document], dtype=np.int32), lengths))
+            advance(len(texts))
+    vocabulary = tokenizer.get_vocab_dict()
+    if not vocabulary:
+        raise LimbeckError(f"the corpus of {len(corpus):,} documents has no words to index; check its texts")
+    bm25 = bm25s.BM25(method="lucene", k1=k1, b=b, csc_backend="scipy")
+    with progress("Building the BM25 index", _PASSES * len(corpus)) as advance:
+        counted = _Counted(_Documents(blocks, len(corpus), advance), vocabulary)
+        bm25.index(counted, create_empty_token=False, show_progress=False)
+    return SparseIndex(words, bm25, _ids_digest(corpus))
+
+
+def bm25_candidates(
+    data: RankingData, query_ids: Sequence[str], k: int = 1000, index: SparseIndex | None = None
+) -> Run:
+    """The k best documents of each query by BM25; an empty list where no word of it is known.
+
+    Each list is in rank order. Of equal scores the earlier document of the corpus comes first.
+    """
+    if index is None:
+        index = bm25_index(data.corpus)
+    index.require_corpus(data.corpus)
+    run: Run = {}
+    for query in track(query_ids, "BM25"):
+        rows, scores = index.search(data.queries[query], k)
+        run[query] = dict(zip(data.corpus.ids_at(rows), scores.tolist(), strict=True))
+    return run
+
+
+class _Documents:
+    """The words of each document in turn, as bm25s reads them: short lists made from packed blocks, one at a time."""
+
+    def __init__(self, blocks: list[tuple[np.ndarray, np.ndarray]], count: int, advance: Advance) -> None:
+        self._blocks, self._count, self._advance = blocks, count, advance
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for words, lengths in self._blocks:
+            listed, start = words.tolist(), 0
+            for end in np.cumsum(lengths).tolist():
+                yield listed[start:end]
+                start = end
+            self._advance(len(lengths))
+
+
+class _Counted:
+    """What bm25s takes for a tokenised corpus: `ids` and `vocab`."""
+
+    def __init__(self, ids: _Documents, vocab: dict[str, int]) -> None:
+        self.ids, self.vocab = ids, vocab
+
+
+def _ids_digest(corpus: Texts) -> str:
+    """A digest of all ids in order, a block of them in memory at a time."""
+    whole = ""
+    for start in range(0, len(corpus), _BLOCK):
+        whole = digest(whole, *corpus.ids_at(range(start, min(start + _BLOCK, len(corpus)))))
+    return whole

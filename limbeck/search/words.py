@@ -1,0 +1,65 @@
+"""From text to the words that BM25 counts: lower case, split, stop words dropped, stemmed.
+
+English is treated as by Lucene's EnglishAnalyzer, whose numbers the field quotes: Porter's stemmer and 33 stop words.
+Words are runs of two or more letters and digits; an underscore parts words, so that "copy a file" finds `copy_file`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import bm25s
+import Stemmer
+
+from limbeck.errors import LimbeckError, did_you_mean
+
+_STEMMERS = {"english": "porter"}
+_WORD = r"[^\W_]{2,}"
+# Vowel signs and points are no letters to Python's regular expressions, but they are parts of words.
+_POINTED_WORD = r"(?:[^\W_]|[\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0b82-\u0bcd])+"
+_POINTED = ("arabic", "hindi", "nepali", "persian", "tamil", "yiddish")
+_STOP_WORDS = (
+    "danish",
+    "dutch",
+    "english",
+    "french",
+    "german",
+    "italian",
+    "norwegian",
+    "portuguese",
+    "russian",
+    "spanish",
+    "swedish",
+    "turkish",
+)
+
+
+class Words:
+    """How texts of one language are taken apart. Languages are PyStemmer's; some have no list of stop words."""
+
+    def __init__(self, language: str = "english") -> None:
+        known = Stemmer.algorithms()
+        if language not in known:
+            raise LimbeckError(f"unknown language {language!r} for BM25; {did_you_mean(language, known)}")
+        self.language = language
+        self._pattern = _POINTED_WORD if language in _POINTED else _WORD
+        self._stop_words = language if language in _STOP_WORDS else None
+        self._stemmer = Stemmer.Stemmer(_STEMMERS.get(language, language))
+
+    def tokenizer(self) -> bm25s.tokenization.Tokenizer:
+        """A tokeniser with an empty vocabulary that grows as it reads."""
+        return bm25s.tokenization.Tokenizer(
+            splitter=re.compile(self._pattern).findall, stopwords=self._stop_words, stemmer=self._stemmer
+        )
+
+    def stems(self, text: str) -> list[str]:
+        """The stems of a text, in order and with repeats."""
+        (found,) = bm25s.tokenize(
+            text,
+            token_pattern=self._pattern,
+            stopwords=self._stop_words,
+            stemmer=self._stemmer,
+            return_ids=False,
+            show_progress=False,
+        )
+        return found

@@ -1,0 +1,7 @@
+"""What is computed once and kept: encodings of texts, and a teacher's scores."""
+
+from limbeck.stores.encodings import EncodingStore, encode_with_store, store_path
+from limbeck.stores.ragged import Ragged
+from limbeck.stores.scores import ScoreStore, score_with_store
+
+__all__ = ["EncodingStore", "Ragged", "ScoreStore", "encode_with_store", "score_with_store", "store_path"]

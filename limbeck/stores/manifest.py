@@ -1,0 +1,100 @@
+"""The manifest of a store: what made it, and which shards it has. A shard that it does not name does not exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import bad_input
+from limbeck.files import digest, read_json, write_json
+from limbeck.stores.mapped import FileRecord
+
+VERSION = 1
+SHARD_NAME = re.compile(r"\d{6,}-[0-9a-f]{8}")
+
+
+def canonical(value: Any) -> str:
+    """One spelling for each JSON value, whatever the order of its keys."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some rows of a store: a directory of files."""
+
+    name: str
+    rows: int
+    files: dict[str, FileRecord]
+    facts: dict[str, Any] = field(default_factory=dict)  # what a store wants to remember of it
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files.values())
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Shard:
+        files = {str(name): FileRecord(**file) for name, file in record["files"].items()}
+        if not SHARD_NAME.fullmatch(record["name"]) or any("/" in name for name in files):
+            raise ValueError("a shard with a strange name")
+        return cls(record["name"], int(record["rows"]), files, record["facts"])
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`identity` is all that changes the content; `layout` is how the content is laid out."""
+
+    kind: str
+    identity: dict[str, Any]
+    layout: dict[str, Any]
+    shards: tuple[Shard, ...] = ()
+
+    def save(self, path: Path) -> None:
+        """Write it in one step: before, the store is the old one; after, the new one."""
+        record = {
+            "kind": self.kind,
+            "version": VERSION,
+            "identity": self.identity,
+            "layout": self.layout,
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+        write_json(path, {**record, "checksum": digest(canonical(record))})
+
+    @classmethod
+    def load(cls, path: Path, kind: str) -> Manifest:
+        """Read it, and say in one line what is wrong with it."""
+        remedy = f"remove {path.parent} and run the same command again"
+        record = read_json(path, remedy)
+        if not isinstance(record, dict) or record.get("kind") != kind:
+            found = record.get("kind") if isinstance(record, dict) else type(record).__name__
+            raise bad_input(path, f"does not describe {kind}, but {found!r}", "name another directory")
+        if record.get("version") != VERSION:
+            problem = f"has version {record.get('version')}, this limbeck reads version {VERSION}"
+            raise bad_input(path, problem, "use the limbeck that wrote it, or name another directory")
+        if record.pop("checksum", None) != digest(canonical(record)):
+            raise bad_input(path, "is damaged: its checksum does not fit its content", remedy)
+        try:
+            shards = tuple(Shard.from_json(shard) for shard in record["shards"])
+            return cls(kind, dict(record["identity"]), dict(record["layout"]), shards)
+        except (KeyError, TypeError, ValueError) as error:
+            raise bad_input(path, f"is not a manifest ({error!r})", remedy) from error
+
+
+def require_same(path: Path, stored: Manifest, wanted: Manifest) -> None:
+    """Refuse to mix what two models made: name everything in which they differ."""
+    differences = [
+        f"{name} is {_short(was)} there and {_short(now)} here"
+        for was_part, now_part in ((stored.identity, wanted.identity), (stored.layout, wanted.layout))
+        for name in sorted(was_part.keys() | now_part.keys())
+        if (was := was_part.get(name)) != (now := now_part.get(name))
+    ]
+    if differences:
+        problem = f"was made by something else: {'; '.join(differences)}"
+        raise bad_input(path, problem, "name another directory, or remove this one")
+
+
+def _short(value: Any) -> str:
+    text = canonical(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,111 @@
+"""Teacher scores to disk: what is stored is never scored again, what is scored is never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limbeck import __version__
+from limbeck.data import Candidates, Qrels, RankingData, Run, Texts, load, read_run
+from limbeck.data.queries import read_queries
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.evaluation import first_of, with_judged
+from limbeck.matchers import Matcher
+from limbeck.matchers import load as load_matcher
+from limbeck.search.sparse import bm25_candidates
+from limbeck.stores import ScoreStore, score_with_store
+
+BLOCK = 512  # pairs that a crash can cost
+
+
+def teacher_identity(teacher: Matcher, name: str, revision: str | None = None) -> dict[str, Any]:
+    """Whose scores these are: name and revision for people, weights and configuration for the machine."""
+    return {"name": name, "revision": revision, "limbeck": __version__, **teacher.identity()}
+
+
+def annotate(
+    teacher: Matcher,
+    data: RankingData,
+    candidates: Mapping[str, Sequence[str]],
+    store: ScoreStore,
+    batch_size: int = 32,
+) -> int:
+    """Score every candidate of every query that `store` does not hold yet; how many pairs these were."""
+
+    def score(pairs: list[tuple[str, str]]) -> np.ndarray:
+        texts = data.corpus.take(data.corpus.rows([document for _, document in pairs]))
+        queries = data.queries.take(data.queries.rows([query for query, _ in pairs]))
+        return teacher.score(list(zip(queries, texts, strict=True)), batch_size)
+
+    total = sum(len(documents) for documents in candidates.values())
+    return score_with_store(store, candidates.items(), score, BLOCK, total)
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """What `annotate_data` did."""
+
+    store: ScoreStore
+    data: RankingData
+    positives: Qrels
+    queries: int
+    scored: int  # pairs that were not there before
+
+
+def annotate_data(
+    teacher: str,
+    source: str,
+    out: Path,
+    split: str = "train",
+    queries: Path | None = None,
+    candidates: str = "bm25",
+    depth: int = 100,
+    revision: str | None = None,
+    batch_size: int = 32,
+) -> Annotated:
+    """Score the candidates, and the judged documents, of a split's queries and of further, unlabelled ones."""
+    data = load(source)
+    if not isinstance(data, RankingData):
+        raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and documents")
+    extra: list[str] = []
+    if queries is not None:
+        data, extra = with_queries(data, queries)
+    chosen = list(data.qrels) if split == "all" else [split]
+    judged = {query: grades for name in chosen for query, grades in data.qrels.get(name, {}).items()}
+    query_ids = list(data.queries) if split == "all" or not data.qrels else [*data.judgements(split), *extra]
+    run: Candidates
+    if candidates == "bm25":
+        run = bm25_candidates(data, query_ids, depth)
+    else:
+        run = data.candidates(split) if candidates == "given" else read_run(candidates)
+    lists = with_judged(first_of(run, query_ids, depth), judged)
+    matcher = load_matcher(teacher, revision)
+    outputs = getattr(matcher, "outputs", 1)
+    store = ScoreStore.open(out, teacher_identity(matcher, teacher, revision), outputs)
+    scored = annotate(matcher, data, lists, store, batch_size)
+    return Annotated(store, data, judged, len(query_ids), scored)
+
+
+def with_queries(data: RankingData, path: Path | str) -> tuple[RankingData, list[str]]:
+    """The data with the unlabelled queries of a file besides its own, and their ids."""
+    extra = read_queries(path)
+    known = next((key for key in extra if key in data.queries), None)
+    if known is not None:
+        raise bad_input(path, f"query {known!r} is among the data's own", "give unlabelled queries ids of their own")
+    both = Texts.build((key, "", text) for texts in (data.queries, extra) for key, text in texts.items())
+    return replace(data, queries=both), list(extra)
+
+
+def top_by_teacher(run: Run, positives: Mapping[str, Mapping[str, int]], k: int) -> Run:
+    """Each query's K documents with the highest teacher score. Judged positives always stay; the rest fill up."""
+    kept: Run = {}
+    for query, scores in run.items():
+        judged = positives.get(query, {})
+        ranked = sorted(scores, key=lambda document: (judged.get(document, 0) <= 0, -scores[document], document))
+        count = max(k, sum(judged.get(document, 0) > 0 for document in scores))
+        kept[query] = {document: scores[document] for document in ranked[:count]}
+    return kept

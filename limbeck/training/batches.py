@@ -1,0 +1,109 @@
+"""Batches: a fixed sequence that depends on the seed alone, so that a resumed run sees what it would have seen.
+
+The sequence is made over the whole batch, whatever the number of processes; each process takes its share of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Sampler
+
+from limbeck.matchers.base import Matcher, TextBatch
+from limbeck.matchers.gather import share
+from limbeck.training.lists import TrainingLists
+
+
+class BatchPlan(Sampler[list[tuple[int, int]]]):
+    """Epoch after epoch of shuffled queries as one stream, cut into batches of (epoch, index)."""
+
+    def __init__(self, queries: int, batch_size: int, batches: int, seed: int) -> None:
+        self.queries, self.batch_size, self.batches, self.seed = queries, batch_size, batches, seed
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        epoch, order = -1, np.zeros(0, dtype=np.int64)
+        for batch in range(self.batches):
+            examples = []
+            for position in range(batch * self.batch_size, (batch + 1) * self.batch_size):
+                if position // self.queries != epoch:
+                    epoch = position // self.queries
+                    order = np.random.default_rng([self.seed, epoch]).permutation(self.queries)
+                examples.append((epoch, int(order[position % self.queries])))
+            yield examples
+
+
+class Positions(torch.utils.data.Dataset[tuple[int, int]]):
+    """The data set that a `BatchPlan` draws from: an example is its own (epoch, index)."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, example: Any) -> tuple[int, int]:
+        return example
+
+
+@dataclass
+class Collator:
+    """Turns examples into one process's share of a batch, tokenised for the student and, if it is live, the teacher."""
+
+    lists: TrainingLists
+    student: Matcher
+    live_teacher: Matcher | None = None
+    in_batch: bool = False
+    chunk: int | None = None
+    rank: int = 0
+    world: int = 1
+
+    def __call__(self, examples: list[tuple[int, int]]) -> dict[str, Any]:
+        picked = [self.lists.pick(index, epoch) for epoch, index in examples]
+        rows = np.unique(np.concatenate(picked))  # the P distinct documents
+        own = share(len(examples), self.rank, self.world)
+        columns, mask = self._columns(picked, rows)
+        batch = TextBatch(
+            queries=[self.lists.query(index) for _, index in examples],
+            documents=self.lists.texts(rows.tolist()),
+            lists=None if self.in_batch else torch.from_numpy(columns),
+            query_slice=own,
+            document_slice=share(len(rows), self.rank, self.world),
+        )
+        mine = [index for _, index in examples[own]]
+        return {
+            "student": self.student.prepare(batch, self.chunk),
+            "teacher": self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
+            "mask": torch.from_numpy(mask[own]),
+            "labels": self._known(self.lists.labels, mine, rows, columns[own], mask[own]),
+            "teacher_scores": self._known(self.lists.teacher, mine, rows, columns[own], mask[own]),
+            "batch_size": len(examples),
+        }
+
+    def _columns(self, picked: list[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Lists [B, K] as positions in `rows`, and which of them are real."""
+        if self.in_batch:
+            shape = (len(picked), len(rows))
+            return np.broadcast_to(np.arange(len(rows)), shape), np.ones(shape, dtype=bool)
+        width = max(map(len, picked))
+        columns = np.zeros((len(picked), width), dtype=np.int64)
+        mask = np.zeros((len(picked), width), dtype=bool)
+        for number, documents in enumerate(picked):
+            columns[number, : len(documents)] = np.searchsorted(rows, documents)
+            mask[number, : len(documents)] = True
+        return columns, mask
+
+    @staticmethod
+    def _known(look_up: Any, indices: list[int], rows: np.ndarray, columns: np.ndarray, mask: np.ndarray) -> Any:
+        """What `look_up` knows of each list, NaN where padded. [B, K]"""
+        known = np.full(columns.shape, np.nan, dtype=np.float32)
+        for number, index in enumerate(indices):
+            real = mask[number]
+            known[number, real] = look_up(index, rows[columns[number, real]])
+        return torch.from_numpy(known)

@@ -1,0 +1,100 @@
+"""Several students of one teacher, side by side: the same data, start and steps, other objectives."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from limbeck.data import ranked
+from limbeck.evaluation import rerank
+from limbeck.files import write_json
+from limbeck.matchers import Matcher
+from limbeck.progress import say
+from limbeck.training.recipe import Recipe
+from limbeck.training.results import Bench, finish
+from limbeck.training.run import (
+    METRICS,
+    Result,
+    claim_folder,
+    finished_run,
+    measure_references,
+    train_student,
+    write_results,
+)
+from limbeck.training.session import Session
+
+EXAMPLE_RESULTS = 3
+
+
+def compare(
+    recipe: Recipe,
+    variants: Mapping[str, Sequence[str]],
+    folder: Path,
+    against: str | None = None,
+    questions: Sequence[str] = (),
+    note: str = "",
+) -> Result:
+    """Train a student for each of `variants` (name -> objectives of its last stage) and measure all of them.
+
+    `against` names the variant that the others are tested against. `questions` are answered by the teacher and the best
+    student, side by side, for the report.
+    """
+    claim_folder(folder, recipe)
+    if (folder / METRICS).exists():
+        say(f"{folder}: this run is finished already")
+        return finished_run(folder)
+    began = time.monotonic()
+    session = Session(recipe, folder)
+    students: dict[str, Matcher] = {}
+    for name, objectives in variants.items():
+        stages = [*recipe.stages[:-1], recipe.stages[-1].model_copy(update={"objectives": list(objectives)})]
+        students[name] = train_student(session, recipe.student, stages, name, folder / "students" / slug(name))
+    bench = Bench(session)
+    measured = measure_references(session, bench)
+    measured += [bench.model(name, "student", students[name], " + ".join(variants[name])) for name in students]
+    rows = finish(measured, against)
+    best = max((row for row in rows if row.kind == "student"), key=lambda row: next(iter(row.measures.values())))
+    students[best.name].save_pretrained(folder / "student")
+    if questions and session.teacher is not None:
+        shown = {"teacher": session.teacher, best.name: students[best.name]}
+        write_json(folder / "examples.json", answer(session, shown, questions))
+    seconds = time.monotonic() - began
+    write_results(session, rows, seconds, title=recipe.name, note=note)
+    return Result(folder, rows, seconds)
+
+
+def answer(session: Session, models: Mapping[str, Matcher], questions: Sequence[str]) -> list[dict[str, Any]]:
+    """What each model puts first among BM25's candidates for a question in somebody's own words."""
+    from dataclasses import replace
+
+    from limbeck.data import Texts
+
+    depth = session.recipe.evaluation.depth
+    asked = Texts.from_dict({str(number): question for number, question in enumerate(questions)})
+    data = replace(session.data, queries=asked)
+    candidates = {key: session.data.corpus.ids_at(session.sparse.search(asked[key], depth)[0]) for key in asked}
+    runs = {name: rerank(matcher, data, candidates) for name, matcher in models.items()}
+    return [
+        {
+            "query": asked[key],
+            "lists": [
+                {
+                    "name": name,
+                    "results": [
+                        {"id": document, "score": run[key][document], "text": session.data.corpus[document]}
+                        for document in ranked(run[key])[:EXAMPLE_RESULTS]
+                    ],
+                }
+                for name, run in runs.items()
+            ],
+        }
+        for key in asked
+    ]
+
+
+def slug(name: str) -> str:
+    """A name as a folder's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

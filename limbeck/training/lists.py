@@ -1,0 +1,131 @@
+"""Training examples: each query with a list of documents, their labels, and what the teacher thinks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from limbeck.data.dataset import Pair, Texts
+from limbeck.errors import LimbeckError
+
+
+class TrainingLists(Protocol):
+    """What the batches are made from. Documents are rows of some table of distinct texts."""
+
+    def __len__(self) -> int: ...
+
+    def query(self, index: int) -> str: ...
+
+    def pick(self, index: int, epoch: int) -> np.ndarray:
+        """The document rows in the list of query `index` in this epoch."""
+        ...
+
+    def texts(self, rows: Sequence[int]) -> list[str]: ...
+
+    def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
+        """Labels of any documents for query `index`; NaN where nobody can know."""
+        ...
+
+    def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
+        """Stored teacher scores of any documents for query `index`; NaN where there is none."""
+        ...
+
+
+@dataclass
+class RankedQuery:
+    """One training query: judged positives, a pool of further candidates, and teacher scores where stored."""
+
+    id: str
+    positives: dict[int, float]  # document row -> grade
+    pool: np.ndarray  # document rows
+    labelled: bool = True
+    scored: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # document rows, ascending
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # their teacher scores
+
+
+class RankingLists:
+    """Lists drawn from a ranking set: positives always, the rest from the query's pool."""
+
+    def __init__(
+        self, corpus: Texts, queries: Texts, ranked: Sequence[RankedQuery], size: int, pick: str, seed: int
+    ) -> None:
+        self.corpus, self.queries = corpus, queries
+        self.ranked = [query for query in ranked if len(query.pool) + len(query.positives) > 0]
+        if not self.ranked:
+            raise LimbeckError("no training query has any candidate document; check the qrels and lists.negatives")
+        self.size, self.by_teacher, self.seed = size, pick == "top", seed
+
+    def __len__(self) -> int:
+        return len(self.ranked)
+
+    def query(self, index: int) -> str:
+        return self.queries[self.ranked[index].id]
+
+    def pick(self, index: int, epoch: int) -> np.ndarray:
+        query = self.ranked[index]
+        generator = np.random.default_rng([self.seed, epoch, index])
+        positives = np.fromiter(query.positives, dtype=np.int64, count=len(query.positives))
+        room = self.size - 1 if len(query.pool) else self.size
+        if len(positives) > room:
+            positives = generator.choice(positives, size=max(room, 1), replace=False)
+        wanted = min(self.size - len(positives), len(query.pool))
+        if self.by_teacher:
+            scores = self.teacher(index, query.pool)
+            order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
+            negatives = query.pool[order[:wanted]]
+        else:
+            negatives = generator.choice(query.pool, size=wanted, replace=False) if wanted > 0 else query.pool[:0]
+        return np.concatenate([positives, negatives])
+
+    def texts(self, rows: Sequence[int]) -> list[str]:
+        return self.corpus.take(rows)
+
+    def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
+        """An unjudged document of a labelled query counts as not relevant, as the field does."""
+        query = self.ranked[index]
+        if not query.labelled:
+            return np.full(len(rows), np.nan, dtype=np.float32)
+        return np.array([query.positives.get(int(row), 0.0) for row in rows], dtype=np.float32)
+
+    def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
+        query = self.ranked[index]
+        if not len(query.scored):
+            return np.full(len(rows), np.nan, dtype=np.float32)
+        found = np.minimum(np.searchsorted(query.scored, rows), len(query.scored) - 1)
+        return np.where(query.scored[found] == rows, query.scores[found], np.nan).astype(np.float32)
+
+
+class PairLists:
+    """Pairs as lists of length 1, each with its own label and teacher score."""
+
+    def __init__(self, pairs: Sequence[Pair], teacher_scores: np.ndarray | None = None) -> None:
+        self.pairs = pairs
+        distinct = {text: row for row, text in enumerate(dict.fromkeys(pair.texts[1] for pair in pairs))}
+        self.documents = list(distinct)
+        self.rows = np.array([distinct[pair.texts[1]] for pair in pairs], dtype=np.int64)
+        self.scores = teacher_scores
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def query(self, index: int) -> str:
+        return self.pairs[index].texts[0]
+
+    def pick(self, index: int, epoch: int) -> np.ndarray:
+        return self.rows[index : index + 1]
+
+    def texts(self, rows: Sequence[int]) -> list[str]:
+        return [self.documents[row] for row in rows]
+
+    def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
+        label = self.pairs[index].label
+        return self._own(index, rows, np.nan if label is None else float(label))  # type: ignore[arg-type]
+
+    def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
+        return self._own(index, rows, np.nan if self.scores is None else float(self.scores[index]))
+
+    def _own(self, index: int, rows: np.ndarray, value: float) -> np.ndarray:
+        return np.where(rows == self.rows[index], value, np.nan).astype(np.float32)

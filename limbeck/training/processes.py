@@ -1,0 +1,69 @@
+"""One process or several: who am I, and who writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+
+def start_processes() -> None:
+    """Join the other processes if `torchrun` started this one; the main one may work alone for days."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        from accelerate import PartialState
+
+        PartialState(cpu=not torch.cuda.is_available(), timeout=timedelta(days=7))
+
+
+def world() -> tuple[int, int]:
+    """This process's rank, and how many there are."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def is_main() -> bool:
+    """True in the one process that writes files."""
+    return world()[0] == 0
+
+
+def wait_for_all() -> None:
+    if world()[1] > 1:
+        dist.barrier()
+
+
+@contextmanager
+def main_first() -> Iterator[bool]:
+    """The main process runs the block (and leaves its results on disk) before the others do."""
+    if not is_main():
+        wait_for_all()
+    yield is_main()
+    if is_main():
+        wait_for_all()
+
+
+def main_decides(value: bool) -> bool:
+    """The main process's answer, in every process."""
+    if world()[1] == 1:
+        return value
+    answer = _on_device([float(value)])
+    dist.broadcast(answer, src=0)
+    return bool(answer.item())
+
+
+def all_process_mean(values: list[float]) -> list[float]:
+    """Each value's mean over the processes."""
+    if world()[1] == 1:
+        return values
+    total = _on_device(values)
+    dist.all_reduce(total)
+    return (total / world()[1]).tolist()
+
+
+def _on_device(values: list[float]) -> torch.Tensor:
+    """Where this kind of process group can see it."""
+    return torch.tensor(values, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")

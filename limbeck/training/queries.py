@@ -1,0 +1,76 @@
+"""Which queries are trained on, looked at while training, and reported on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from limbeck.data import Qrels, RankingData
+from limbeck.errors import LimbeckError
+from limbeck.files import digest
+from limbeck.training.recipe import DataSpec
+
+HELD_OUT = 0.1  # of the training queries, where there is no dev split
+
+
+@dataclass(frozen=True)
+class QuerySplits:
+    """Query ids by their use; labels only for those that may be used."""
+
+    train: list[str]
+    train_labels: Qrels  # positives of the labelled training queries
+    dev: list[str]
+    dev_labels: Qrels  # empty where dev has no labels
+    test: list[str]
+    test_labels: Qrels
+
+
+def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequence[str] = ()) -> QuerySplits:
+    """The queries of a run. A split without judgements is unlabelled; a missing dev split is held out of train.
+
+    `unlabelled` are further queries to train on, all of them, whatever `train_queries` says.
+    """
+    for split in (spec.train, spec.dev, spec.test):
+        if split is not None and data.qrels and split not in data.qrels and split not in ("train", "dev", "test"):
+            known = ", ".join(sorted(data.qrels))
+            raise LimbeckError(f"{data.name}: there is no split {split!r}; it has {known}")
+    test_labels = _relevant(data, spec.test)
+    dev_labels = _relevant(data, spec.dev)
+    train_labels = _relevant(data, spec.train)
+    elsewhere = set(test_labels) | set(dev_labels)
+    further = set(unlabelled)
+    train = [query for query in train_labels if query not in elsewhere]
+    if not train and not further:  # no labels at all: every query that is not needed elsewhere is an unlabelled one
+        train = [query for query in data.queries if query not in elsewhere]
+    train = draw(train, None, seed)
+    if dev_labels:
+        dev = draw(dev_labels, spec.dev_queries, seed)
+    elif spec.dev is not None:
+        count = min(spec.dev_queries or len(train), max(1, round(HELD_OUT * len(train))))
+        dev, train = train[:count], train[count:]
+        dev_labels = {query: train_labels[query] for query in dev if query in train_labels}
+    else:
+        dev = []
+    train = train[: spec.train_queries]
+    if not train and not further:
+        raise LimbeckError(f"{data.name}: no query to train on in split {spec.train!r}; check the qrels")
+    labelled = [query for query in train if query in train_labels][: spec.labelled_queries]
+    return QuerySplits(
+        train=[*train, *unlabelled],
+        train_labels={query: train_labels[query] for query in labelled},
+        dev=dev,
+        dev_labels={query: dev_labels[query] for query in dev if query in dev_labels},
+        test=draw(test_labels, spec.test_queries, seed),
+        test_labels=test_labels,
+    )
+
+
+def _relevant(data: RankingData, split: str | None) -> Qrels:
+    """The judgements of the queries that have at least one relevant document."""
+    judged = data.qrels.get(split or "", {})
+    return {query: grades for query, grades in judged.items() if any(grade > 0 for grade in grades.values())}
+
+
+def draw(ids: Iterable[str], count: int | None, seed: int) -> list[str]:
+    """`count` of the ids in an order that depends on seed and id alone: a larger draw contains the smaller."""
+    return sorted(ids, key=lambda name: digest(str(seed), name))[:count]

@@ -1,0 +1,182 @@
+"""A recipe: data + teacher + student + stages, as one YAML file or its Python twin."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.build import MatcherSpec
+from limbeck.objectives import Objective, parse
+
+
+class Part(BaseModel):
+    """A part of a recipe: no unknown keys, no change after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSpec(Part):
+    """Which texts, and how many of them."""
+
+    source: str = Field(description="a BEIR folder, MS MARCO files, a hub name, ... or `pydocs`")
+    train: str = Field("train", description="split to train on")
+    dev: str | None = Field("dev", description="split for early stopping and the choice of weights")
+    test: str | None = Field("test", description="split to report on")
+    train_queries: int | None = Field(None, ge=1, description="train on so many queries, drawn by the seed")
+    dev_queries: int | None = Field(100, ge=1)
+    test_queries: int | None = Field(None, ge=1)
+    labelled_queries: int | None = Field(
+        None, ge=0, description="keep the labels of so many training queries; the others count as unlabelled"
+    )
+    unlabelled: str | None = Field(None, description="a file of further queries without labels (jsonl or tsv)")
+
+
+class ListSpec(Part):
+    """Which documents a query is trained on."""
+
+    size: int = Field(8, ge=1, description="K: documents in a query's list, positives included")
+    pool: int = Field(32, ge=1, description="candidates per query, from which lists are drawn")
+    negatives: str = Field(
+        "auto",
+        description="bm25, uniform, given (by the data), scored (by the teacher), joined by +, or a TREC run file; "
+        "auto is scored where the teacher is only scores, else bm25",
+    )
+    pick: Literal["sample", "top"] = Field(
+        "sample", description="draw anew each epoch, or the K with the highest teacher score; positives always stay"
+    )
+    in_batch: bool = Field(False, description="every document of the batch is in every query's list")
+
+    @model_validator(mode="after")
+    def _pool_is_large_enough(self) -> ListSpec:
+        if self.pool < self.size - 1:
+            raise ValueError(f"pool ({self.pool}) is smaller than the lists drawn from it (size {self.size})")
+        return self
+
+
+class Stage(Part):
+    """What is trained, on what, by which objectives, for how long."""
+
+    objectives: list[str] = Field(min_length=1, description="e.g. `softmax_ce(tau=2)` or `0.1 * one_hot`")
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(None, gt=0, description="passes over the training queries; used where steps is absent")
+    batch_size: int = Field(16, ge=1, description="queries in one step, over all processes and accumulated parts")
+    lr: float = Field(5e-5, gt=0)
+    warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which the learning rate rises")
+    schedule: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
+    weight_decay: float = Field(0.01, ge=0)
+    max_grad_norm: float = Field(1.0, ge=0, description="0 turns clipping off")
+    lists: ListSpec = ListSpec()
+    freeze: list[str] = Field([], description="`encoder`, `token_embeddings`, or patterns of parameter names")
+    eval_every: int | None = Field(None, ge=1, description="steps between two looks at dev; an epoch by default")
+    patience: int | None = Field(None, ge=1, description="stop after so many looks at dev without a new best")
+    bf16: bool = False
+    accumulate: int = Field(1, ge=1, description="split a step into so many parts")
+    chunk: int | None = Field(
+        None, ge=1, description="gradient caching: texts held in memory at once; exact, for a third more arithmetic"
+    )
+    workers: int = Field(0, ge=0, description="processes that tokenise")
+    checkpoint_seconds: float = Field(60, ge=0, description="time between two checkpoints")
+
+    @field_validator("objectives")
+    @classmethod
+    def _objectives_parse(cls, value: list[str]) -> list[str]:
+        for text in value:
+            try:
+                parse(text)
+            except LimbeckError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    @model_validator(mode="after")
+    def _length_is_given(self) -> Stage:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either steps or epochs")
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"batch_size ({self.batch_size}) is not a multiple of accumulate ({self.accumulate})")
+        return self
+
+    def weighted_objectives(self) -> list[tuple[float, Objective]]:
+        return [parse(text) for text in self.objectives]
+
+    @property
+    def needs_teacher(self) -> bool:
+        return any(objective.needs_teacher for _, objective in self.weighted_objectives())
+
+    @property
+    def needs_labels(self) -> bool:
+        return any(objective.needs_labels for _, objective in self.weighted_objectives())
+
+
+class TeacherSpec(Part):
+    """Who teaches: a model, one that is trained first, or scores that were made elsewhere."""
+
+    model: str | None = Field(None, description="a folder or a hub name")
+    revision: str | None = None
+    train: MatcherSpec | None = Field(None, description="a matcher to fine-tune first, by `stages`")
+    stages: list[Stage] = []
+    scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
+    live: bool = Field(False, description="run the teacher inside every step instead of storing its scores")
+    standardise: Literal["none", "list", "global"] = Field(
+        "none", description="shift and scale the teacher's scores to mean 0 and deviation 1, per list or over all"
+    )
+
+    @property
+    def only_scores(self) -> bool:
+        return self.model is None and self.train is None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> TeacherSpec:
+        if self.model is not None and self.train is not None:
+            raise ValueError("give either model (used as it is) or train (fine-tuned first), not both")
+        if self.only_scores and self.scores is None:
+            raise ValueError("give a model, a matcher to train, or scores")
+        if self.train is not None and not self.stages:
+            raise ValueError("a teacher to train needs stages")
+        if self.train is None and self.stages:
+            raise ValueError("stages are for a teacher to train; give train, or drop the stages")
+        if any(stage.needs_teacher for stage in self.stages):
+            raise ValueError("a teacher's own stages learn from labels; use one_hot or binary_ce")
+        if self.live and self.only_scores:
+            raise ValueError("a live teacher needs a model, not only scores")
+        if self.live and self.standardise == "global":
+            raise ValueError("standardise: global needs stored scores; use list, or a teacher that is not live")
+        return self
+
+
+class EvaluationSpec(Part):
+    """How the result is measured."""
+
+    task: Literal["rerank", "retrieve"] = "rerank"
+    candidates: str = Field("bm25", description="bm25, given, or a TREC run file")
+    depth: int = Field(100, ge=1, description="candidates per query")
+    dev_depth: int = Field(30, ge=1, description="candidates per dev query, while training")
+    add_judged: bool = Field(False, description="put judged positives among the candidates, as Defense does for NQ")
+    measures: list[str] = Field(["ndcg@10", "mrr@10"], min_length=1)
+    baselines: list[Literal["bm25", "start"]] = Field(
+        ["bm25"], description="rows beside teacher and student; `start` is the student's start as it is"
+    )
+    relevance_level: int = Field(1, ge=1, description="grade from which a document counts as relevant; TREC DL has 2")
+
+
+class Recipe(Part):
+    """Everything that decides a run."""
+
+    name: str = "run"
+    description: str = ""
+    data: DataSpec
+    teacher: TeacherSpec | None = None
+    student: MatcherSpec = MatcherSpec()
+    stages: list[Stage] = Field(min_length=1)
+    evaluation: EvaluationSpec = EvaluationSpec()
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _objectives_have_a_teacher(self) -> Recipe:
+        for number, stage in enumerate(self.stages):
+            if stage.needs_teacher and self.teacher is None:
+                raise ValueError(f"stages.{number} distils, but there is no teacher; add one, or use one_hot")
+            if stage.lists.pick == "top" and (self.teacher is None or self.teacher.live):
+                raise ValueError(f"stages.{number}.lists.pick: top needs a teacher with stored scores")
+        return self

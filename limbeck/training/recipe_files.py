@@ -1,0 +1,147 @@
+"""Reading and writing recipes: YAML with line numbers in its errors, shipped recipes by name, overrides."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from limbeck.errors import LimbeckError, bad_input, did_you_mean
+from limbeck.files import write_atomically
+from limbeck.training.recipe import Recipe
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with limbeck, by name."""
+    folder = Path(str(files("limbeck") / "recipes"))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[str] | None = None) -> Recipe:
+    """A validated recipe from a file, a shipped name, a dictionary or a recipe; `overrides` are `key.path=value`."""
+    if isinstance(source, Recipe):
+        return parse_recipe(source.model_dump(mode="json"), "recipe", overrides=overrides)
+    if isinstance(source, dict):
+        return parse_recipe(source, "recipe", overrides=overrides)
+    path = Path(source)
+    if not path.exists() and str(source) in shipped():
+        path = shipped()[str(source)]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        remedy = did_you_mean(str(source), list(shipped())) + " (`limbeck recipes` lists what ships)"
+        raise bad_input(path, "no such recipe", remedy) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad_input(path, f"cannot be read ({error})", "give a readable YAML file") from error
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = f"is not valid YAML ({getattr(error, 'problem', error)})"
+        raise bad_input(path, problem, "mend the syntax", mark.line + 1 if mark else None) from error
+    if not isinstance(values, dict):
+        raise bad_input(path, "is not a recipe", "a recipe is a mapping with data, student and stages")
+    return parse_recipe(values, str(path), tree, overrides)
+
+
+def parse_recipe(
+    values: dict[str, Any], place: str, tree: yaml.Node | None = None, overrides: list[str] | None = None
+) -> Recipe:
+    """Validate a dictionary as a recipe; the first mistake becomes one line that names its place."""
+    for override in overrides or []:
+        values = set_value(values, override)
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = [part for part in first["loc"] if isinstance(part, int | str)]
+        line = _line_of(tree, location)
+        dotted = ".".join(map(str, location)) or "recipe"
+        problem, remedy = _explain(first, location)
+        raise bad_input(place, f"{dotted}: {problem}", remedy, line) from error
+
+
+def _explain(error: Any, location: list[int | str]) -> tuple[str, str]:
+    """What is wrong and what to do about it; our own validators say both, with a semicolon between."""
+    if error["type"] == "extra_forbidden":
+        return "unknown key", did_you_mean(str(location[-1]), _fields_at(location[:-1]))
+    if error["type"] == "missing":
+        return "is missing", "add it"
+    problem, _, remedy = error["msg"].removeprefix("Value error, ").partition("; ")
+    return problem, remedy or "mend it in the recipe"
+
+
+def _fields_at(location: list[int | str]) -> list[str]:
+    """The keys that a recipe may have at `location`."""
+    model: Any = Recipe
+    for part in location:
+        if isinstance(part, int):
+            continue
+        model = _model_in(model.model_fields[part].annotation)
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(found for inner in getattr(annotation, "__args__", ()) if (found := _model_in(inner)) is not None)
+
+
+def _line_of(tree: yaml.Node | None, location: list[int | str]) -> int | None:
+    """The line on which the value at `location` stands, or the nearest part of the path that exists."""
+    if tree is None:
+        return None
+    line, node = tree.start_mark.line + 1, tree
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            match = next((pair for pair in node.value if pair[0].value == part), None)
+            if match is None:
+                break
+            line, node = match[0].start_mark.line + 1, match[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def set_value(values: dict[str, Any], override: str) -> dict[str, Any]:
+    """Apply one `key.path=value`; the value is YAML. The given dictionary is left as it is."""
+    path, separator, text = override.partition("=")
+    if not separator or not path:
+        raise LimbeckError(f"--set {override}: not of the form key.path=value; e.g. --set stages.0.steps=100")
+    copy = yaml.safe_load(yaml.safe_dump(values))
+    keys: list[str] = path.split(".")
+    target: Any = copy
+    try:
+        for key in keys[:-1]:
+            if isinstance(target, dict):
+                target = target.setdefault(key, {}) if target.get(key) is not None else _fresh(target, key)
+            else:
+                target = target[int(key)]
+        value = yaml.safe_load(text)
+        if isinstance(target, dict):
+            target[keys[-1]] = value
+        else:
+            target[int(keys[-1])] = value
+    except (ValueError, IndexError, TypeError, AttributeError) as error:
+        raise LimbeckError(f"--set {override}: the recipe has nothing at {path}; check the path") from error
+    except yaml.YAMLError as error:
+        raise LimbeckError(f"--set {override}: the value is not valid YAML; quote it") from error
+    return copy
+
+
+def _fresh(target: dict[str, Any], key: str) -> dict[str, Any]:
+    target[key] = {}
+    return target[key]
+
+
+def write_recipe(recipe: Recipe, path: str | Path) -> None:
+    """Write a recipe as resolved: every default spelled out."""
+    with write_atomically(path, "w") as handle:
+        yaml.safe_dump(recipe.model_dump(mode="json"), handle, sort_keys=False, allow_unicode=True, width=120)

@@ -1,0 +1,186 @@
+"""From a recipe to a student: the whole job, resumable at any point."""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from limbeck import __version__
+from limbeck.errors import LimbeckError
+from limbeck.files import read_json, write_json
+from limbeck.matchers import Matcher, MatcherSpec, build
+from limbeck.matchers import load as load_matcher
+from limbeck.progress import say
+from limbeck.report.run import run_report
+from limbeck.training.processes import is_main, main_first, start_processes, wait_for_all
+from limbeck.training.recipe import Recipe, Stage
+from limbeck.training.recipe_files import load_recipe, write_recipe
+from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
+from limbeck.training.session import Session
+from limbeck.training.stages import Fit, fit
+
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    folder: Path
+    rows: list[Row]
+    seconds: float
+
+    @property
+    def student(self) -> Matcher:
+        """The student, loaded from the run's folder."""
+        return load_matcher(self.folder / "student")
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+
+def distill(
+    recipe: str | Path | dict[str, Any] | Recipe, out: str | Path | None = None, overrides: list[str] | None = None
+) -> Result:
+    """Run a recipe. Killed at any point and called again, it goes on where it was; a finished run is returned as is."""
+    start_processes()
+    checked = load_recipe(recipe, overrides)
+    folder = Path(out) if out is not None else Path("runs") / checked.name
+    claim_folder(folder, checked)
+    if (folder / METRICS).exists():
+        say(f"{folder}: this run is finished already")
+        return finished_run(folder)
+    began = time.monotonic()
+    session = Session(checked, folder)
+    student = train_student(session, checked.student, checked.stages, "student", folder / "student")
+    rows = measure_run(session, student) if session.splits.test_labels else []
+    seconds = time.monotonic() - began
+    if is_main():
+        write_results(session, rows, seconds, title=checked.name)
+    wait_for_all()
+    return Result(folder, rows, seconds)
+
+
+def finished_run(folder: Path) -> Result:
+    metrics = read_json(folder / METRICS)
+    return Result(folder, [Row(**row) for row in metrics["rows"]], metrics["seconds"])
+
+
+def claim_folder(folder: Path, recipe: Recipe) -> None:
+    """Make `folder` this recipe's run directory, or refuse if it is another's."""
+    place = folder / "recipe.yaml"
+    with main_first():
+        if place.exists():
+            difference = _difference(load_recipe(place).model_dump(), recipe.model_dump())
+            if difference:
+                raise LimbeckError(
+                    f"{folder}: holds a run of another recipe ({difference} differs); choose another --out or remove it"
+                )
+        elif folder.exists() and any(folder.iterdir()):
+            raise LimbeckError(f"{folder}: is not empty and holds no run; choose another --out")
+        else:
+            write_recipe(recipe, place)
+
+
+def _difference(old: Any, new: Any, place: str = "") -> str | None:
+    """The dotted path of the first value that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        pairs = [(key, old.get(key), new.get(key)) for key in {**old, **new}]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = [(str(number), *both) for number, both in enumerate(zip(old, new, strict=True))]
+    else:
+        return None if old == new else place
+    for key, one, other in pairs:
+        found = _difference(one, other, f"{place}.{key}" if place else key)
+        if found:
+            return found
+    return None
+
+
+def train_student(session: Session, spec: MatcherSpec, stages: list[Stage], name: str, place: Path) -> Matcher:
+    """A trained student, from `place` if it is there already."""
+    if not place.exists():
+        recipe = session.recipe
+        torch.manual_seed(recipe.seed)
+        student = build(spec)
+        distils = any(stage.needs_teacher for stage in stages)
+        teacher = session.teacher if distils else None
+        outputs, wanted = getattr(teacher, "outputs", 1), getattr(student, "outputs", 1)
+        if outputs != wanted:
+            raise LimbeckError(
+                f"the teacher gives {outputs} scores per pair and the student {wanted}; "
+                "use a teacher with as many outputs as the student"
+            )
+        live = teacher if recipe.teacher is not None and recipe.teacher.live else None
+        how = Fit(name, session.work, session.log, recipe.seed, session.student_dev, live)
+        if distils:
+            lists = [session.lists(stage) for stage in stages]  # so that all scores are there before their statistics
+            how.standardise = session.standardise
+            prepared = dict(zip(map(id, stages), lists, strict=True))
+            fit(student, stages, lambda stage: prepared[id(stage)], how)
+        else:
+            fit(student, stages, session.lists, how)
+        with main_first() as main:
+            if main:
+                student.save_pretrained(place)
+    return load_matcher(place)
+
+
+def measure_run(session: Session, student: Matcher) -> list[Row]:
+    """The rows of a single run: teacher, baselines, student."""
+    bench = Bench(session)
+    objectives = " + ".join(text for stage in session.recipe.stages for text in stage.objectives)
+    measured = [*measure_references(session, bench), bench.model("student", "student", student, objectives)]
+    return finish(measured)
+
+
+def measure_references(session: Session, bench: Bench) -> list[Measured]:
+    """What students are compared with: the teacher and the recipe's baselines."""
+    rows = []
+    if session.teacher is not None:
+        rows.append(bench.model("teacher", "teacher", session.teacher))
+    for baseline in bench.spec.baselines:
+        if baseline == "bm25":
+            rows.append(bench.bm25())
+        else:
+            start = session.recipe.student.start
+            rows.append(bench.model(f"{start}, as it is", "baseline", load_matcher(start)))
+    return rows
+
+
+def write_results(session: Session, rows: list[Row], seconds: float, title: str, note: str = "") -> None:
+    """`metrics.json` and `report.html`; unfinished work is no longer needed."""
+    import shutil
+
+    splits, data = session.splits, session.data
+    metrics = {
+        "title": title,
+        "data": {
+            "name": data.name,
+            "queries_train": len(splits.train),
+            "queries_dev": len(splits.dev),
+            "queries_test": len(splits.test),
+            "documents": len(data.corpus),
+        },
+        "task": session.recipe.evaluation.task,
+        "rows": rows_as_json(rows),
+        "seconds": seconds,
+        "versions": versions(),
+        "note": note,
+    }
+    write_json(session.folder / METRICS, metrics)
+    run_report(session.folder)
+    shutil.rmtree(session.work, ignore_errors=True)
+
+
+def versions() -> dict[str, str]:
+    """What produced the numbers."""
+    packages = ("torch", "transformers", "sentence-transformers", "numpy")
+    return {"limbeck": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}

@@ -1,0 +1,249 @@
+"""One run's data, candidates and teacher, each made once and kept where the run finds it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.data import Candidates, RankingData, Run, load, read_run, read_scores
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import agreement, evaluate_run, first_of, rerank, with_judged
+from limbeck.matchers import Matcher, build
+from limbeck.matchers import load as load_matcher
+from limbeck.progress import say
+from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
+from limbeck.stores import ScoreStore
+from limbeck.training.annotate import annotate, teacher_identity, with_queries
+from limbeck.training.lists import RankedQuery, RankingLists
+from limbeck.training.negatives import candidate_pools
+from limbeck.training.processes import main_first
+from limbeck.training.queries import QuerySplits, split_queries
+from limbeck.training.recipe import ListSpec, Recipe, Stage
+from limbeck.training.stages import Fit, fit
+from limbeck.training.trainer import standardiser
+
+DevMeasure = Callable[[Matcher], dict[str, float]]
+
+
+class Session:
+    """What the students of one recipe share: data, candidates, the teacher and its scores."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe, self.folder = recipe, folder
+        self.work, self.log = folder / "work", folder / "log.jsonl"
+        self._pools: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+        self._unlabelled: list[str] = []
+
+    # Data ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def data(self) -> RankingData:
+        data = load(self.recipe.data.source)
+        if not isinstance(data, RankingData):
+            raise LimbeckError(f"{self.recipe.data.source}: a pair set has no lists to distil; give a ranking set")
+        if self.recipe.data.unlabelled is not None:
+            data, self._unlabelled = with_queries(data, self.recipe.data.unlabelled)
+        return data
+
+    @cached_property
+    def splits(self) -> QuerySplits:
+        data = self.data  # before its unlabelled queries are known
+        return split_queries(data, self.recipe.data, self.recipe.seed, self._unlabelled)
+
+    @cached_property
+    def sparse(self) -> SparseIndex:
+        return bm25_index(self.data.corpus)
+
+    def bm25(self, query_ids: list[str], depth: int) -> Run:
+        """BM25's best documents of the whole corpus."""
+        return bm25_candidates(self.data, query_ids, depth, self.sparse)
+
+    # Evaluation ---------------------------------------------------------------------------------------------
+
+    def candidates(self, query_ids: list[str], split: str | None, depth: int) -> dict[str, list[str]]:
+        """What is re-ranked for each query: BM25's best, or lists that were given."""
+        spec = self.recipe.evaluation
+        run: Candidates
+        if spec.candidates == "bm25":
+            run = self.bm25(query_ids, depth)
+        elif spec.candidates == "given":
+            run = self.data.candidates(split or "")
+        else:
+            run = read_run(spec.candidates)
+        found = first_of(run, query_ids, depth)
+        return with_judged(found, self.data.qrels.get(split or "", {})) if spec.add_judged else found
+
+    @cached_property
+    def judged_dev(self) -> DevMeasure | None:
+        """nDCG@10 and the recipe's measures on the labelled dev queries."""
+        spec, splits = self.recipe.evaluation, self.splits
+        if not splits.dev_labels:
+            return None
+        candidates = self.candidates(list(splits.dev_labels), self.recipe.data.dev, spec.dev_depth)
+        measures = list(dict.fromkeys(["ndcg@10", *spec.measures]))
+
+        def measure(matcher: Matcher) -> dict[str, float]:
+            run = rerank(matcher, self.data, candidates)
+            return evaluate_run(run, splits.dev_labels, measures, spec.relevance_level).means
+
+        return measure
+
+    @cached_property
+    def student_dev(self) -> DevMeasure | None:
+        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+        if self.judged_dev is not None or not self.splits.dev:
+            return self.judged_dev
+        reference = self.teacher_run(
+            self.candidates(self.splits.dev, self.recipe.data.dev, self.recipe.evaluation.dev_depth)
+        )
+        if not reference:
+            return None
+        lists = {query: list(scores) for query, scores in reference.items()}
+
+        def measure(matcher: Matcher) -> dict[str, float]:
+            means = agreement(rerank(matcher, self.data, lists), reference, k=5).means
+            return {"spearman": means.pop("spearman"), **means}
+
+        return measure
+
+    # Teacher ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def teacher(self) -> Matcher | None:
+        """The teacher's model: loaded, or trained first; None where only its scores are known."""
+        spec = self.recipe.teacher
+        if spec is None or (spec.model is None and spec.train is None):
+            return None
+        if spec.model is not None:
+            return load_matcher(spec.model, spec.revision)
+        assert spec.train is not None
+        place = self.folder / "teacher" / "model"
+        if not place.exists():
+            torch.manual_seed(self.recipe.seed)
+            matcher = build(spec.train)
+            how = Fit("teacher", self.work, self.log, self.recipe.seed, self.judged_dev)
+            fit(matcher, spec.stages, self.lists, how)
+            with main_first() as main:
+                if main:
+                    matcher.save_pretrained(place)
+        return load_matcher(place)
+
+    @cached_property
+    def store(self) -> ScoreStore:
+        """The teacher's scores on disk, keyed by who the teacher is."""
+        spec = self.recipe.teacher
+        assert spec is not None and self.teacher is not None
+        place = Path(spec.scores) if spec.scores else self.folder / "teacher" / "scores"
+        name = spec.model or "teacher"
+        with main_first():
+            return ScoreStore.open(place, teacher_identity(self.teacher, name, spec.revision))
+
+    def teacher_run(self, candidates: dict[str, list[str]]) -> Run:
+        """The teacher's scores of some candidates; computed and stored where it has a model, else looked up."""
+        spec = self.recipe.teacher
+        if spec is None:
+            return {}
+        if self.teacher is None:
+            known = self.given_scores
+            found = {
+                query: {document: known[query][document] for document in documents if document in known[query]}
+                for query, documents in candidates.items()
+                if query in known
+            }
+            return {query: scores for query, scores in found.items() if scores}
+        with main_first() as main:
+            if main:
+                annotate(self.teacher, self.data, candidates, self.store)
+        self.store.refresh()
+        return {
+            query: dict(zip(documents, self.store.lookup(query, documents).tolist(), strict=True))
+            for query, documents in candidates.items()
+            if documents
+        }
+
+    @cached_property
+    def given_scores(self) -> Candidates:
+        """Scores that were made elsewhere."""
+        assert self.recipe.teacher is not None and self.recipe.teacher.scores is not None
+        path = Path(self.recipe.teacher.scores)
+        if path.is_dir():
+            return ScoreStore.read(path).to_run()
+        return read_scores(path, self.data)
+
+    @cached_property
+    def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        spec = self.recipe.teacher
+        if spec is None or spec.standardise == "none":
+            return None
+        run = self.given_scores if self.teacher is None else self.store.to_run()
+        known = [score for query in self.splits.train if query in run for score in run[query].values()]
+        return standardiser(spec.standardise, torch.tensor(known))
+
+    # Lists --------------------------------------------------------------------------------------------------
+
+    def lists(self, stage: Stage) -> RankingLists:
+        """The training lists of a stage, with stored teacher scores if an objective asks for them."""
+        data, splits = self.data, self.splits
+        pools = self._pool(stage.lists)
+        queries = [
+            RankedQuery(
+                id=query,
+                positives=_by_row(data, splits.train_labels.get(query, {})),
+                pool=pools[query],
+                labelled=query in splits.train_labels,
+            )
+            for query in splits.train
+        ]
+        teacher = self.recipe.teacher
+        if teacher is not None and not teacher.live and (stage.needs_teacher or stage.lists.pick == "top"):
+            self._add_scores(queries)
+        return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, self.recipe.seed)
+
+    def _pool(self, spec: ListSpec) -> dict[str, np.ndarray]:
+        scores_only = self.recipe.teacher is not None and self.recipe.teacher.only_scores
+        source = ("scored" if scores_only else "bm25") if spec.negatives == "auto" else spec.negatives
+        key = (source, spec.pool)
+        if key not in self._pools:
+            self._pools[key] = candidate_pools(
+                self.data,
+                self.splits.train,
+                self.splits.train_labels,
+                source,
+                spec.pool,
+                ranked_lists={
+                    "bm25": lambda depth: self.bm25(self.splits.train, depth),
+                    "given": lambda _: self.data.candidates(self.recipe.data.train),
+                    "scored": lambda _: self.given_scores,
+                },
+                seed=self.recipe.seed,
+            )
+        return self._pools[key]
+
+    def _add_scores(self, queries: list[RankedQuery]) -> None:
+        corpus = self.data.corpus
+        rows = {query.id: np.union1d(query.pool, np.array(list(query.positives), dtype=np.int64)) for query in queries}
+        run = self.teacher_run({query: corpus.ids_at(wanted) for query, wanted in rows.items()})
+        known = 0
+        for query in queries:
+            scores = run.get(query.id, {})
+            found = corpus.rows(scores)
+            order = np.argsort(found)
+            query.scored = found[order]
+            query.scores = np.fromiter(scores.values(), dtype=np.float32, count=len(scores))[order]
+            known += len(scores)
+        total = sum(map(len, rows.values()))
+        if known == 0:
+            raise LimbeckError("the teacher's scores name none of the training pairs; check their ids")
+        if known < total:
+            say(f"{total - known:,} of {total:,} training pairs have no teacher score and take no part in distillation")
+
+
+def _by_row(data: RankingData, grades: Mapping[str, int]) -> dict[int, float]:
+    """The relevant documents of one query, by corpus row."""
+    relevant = {document: float(grade) for document, grade in grades.items() if grade > 0}
+    return dict(zip(data.corpus.rows(relevant).tolist(), relevant.values(), strict=True))

@@ -1,0 +1,113 @@
+"""Running stages one after the other, each from where it was left."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.base import Matcher
+from limbeck.progress import progress
+from limbeck.training.batches import Collator
+from limbeck.training.checkpoints import PREFIX, newest_complete
+from limbeck.training.lists import TrainingLists
+from limbeck.training.log import RunLog
+from limbeck.training.processes import is_main, wait_for_all, world
+from limbeck.training.recipe import Stage
+from limbeck.training.trainer import BEST, DistillationTrainer, load_weights, save_weights
+
+FREEZABLE = {
+    "encoder": "*.0.model.*",  # the transformer is the first module of every tower and cross-encoder
+    "token_embeddings": "*.word_embeddings.*",
+}
+
+
+@dataclass
+class Fit:
+    """Everything that the stages of one model share."""
+
+    name: str  # "teacher" or "student": whose lines these are in the log
+    folder: Path  # where unfinished work is kept
+    log: Path
+    seed: int
+    dev: Callable[[Matcher], dict[str, float]] | None = None
+    teacher: Matcher | None = None  # a live one
+    standardise: Callable[[Tensor, Tensor], Tensor] | None = None
+
+
+def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], TrainingLists], how: Fit) -> None:
+    """Train `matcher` through all stages; what is done already is loaded, what was cut short goes on."""
+    for number, stage in enumerate(stages):
+        finished = how.folder / f"{how.name}-stage-{number}.safetensors"
+        if finished.exists():
+            load_weights(matcher, finished)
+            continue
+        folder = how.folder / f"{how.name}-stage-{number}"
+        with frozen(matcher, stage.freeze):
+            _run_stage(matcher, stage, number, lists(stage), folder, how)
+        if (folder / BEST).exists():
+            load_weights(matcher, folder / BEST)
+        wait_for_all()
+        if is_main():
+            save_weights(matcher, finished)
+            shutil.rmtree(folder, ignore_errors=True)
+        wait_for_all()
+
+
+def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists, folder: Path, how: Fit) -> None:
+    an_epoch = math.ceil(len(lists) / stage.batch_size)
+    steps = stage.steps or max(1, math.ceil((stage.epochs or 1) * len(lists) / stage.batch_size))
+    folder.mkdir(parents=True, exist_ok=True)
+    resume = newest_complete(folder)
+    log = RunLog(how.log, how.name, number)
+    if is_main():
+        log.rewind(int(resume.name.removeprefix(PREFIX)) if resume else 0)
+    rank, processes = world()
+    label = f"Training {how.name}" + (f", stage {number + 1}" if number else "")
+    with progress(label, steps) as advance:
+        trainer = DistillationTrainer(
+            student=matcher,
+            stage=stage,
+            collator=Collator(lists, matcher, how.teacher, stage.lists.in_batch, stage.chunk, rank, processes),
+            folder=folder,
+            steps=steps,
+            eval_every=min(stage.eval_every or an_epoch, steps),
+            seed=how.seed + number,
+            log=log,
+            dev=how.dev,
+            teacher=how.teacher,
+            standardise=how.standardise,
+            advance=advance,
+        )
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+
+
+class frozen:
+    """Hold parameters fixed inside the block: by alias (`encoder`, `token_embeddings`) or by pattern of their names."""
+
+    def __init__(self, module: nn.Module, patterns: Sequence[str]) -> None:
+        self.held: list[nn.Parameter] = []
+        named = list(module.named_parameters())
+        for pattern in patterns:
+            form = FREEZABLE.get(pattern, pattern)
+            found = [parameter for name, parameter in named if fnmatchcase(name, form)]
+            if not found:
+                raise LimbeckError(
+                    f"freeze: no parameter matches {pattern!r}; use {', '.join(FREEZABLE)} or a pattern such as "
+                    f"{named[0][0]!r}"
+                )
+            self.held += [parameter for parameter in found if parameter.requires_grad]
+
+    def __enter__(self) -> None:
+        for parameter in self.held:
+            parameter.requires_grad_(False)
+
+    def __exit__(self, *_: object) -> None:
+        for parameter in self.held:
+            parameter.requires_grad_(True)

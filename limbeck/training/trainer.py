@@ -1,0 +1,272 @@
+"""The training loop: `transformers.Trainer` with signals, objectives, and checkpoints that are complete or absent."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+from limbeck.errors import LimbeckError
+from limbeck.files import write_atomically
+from limbeck.matchers.base import Matcher
+from limbeck.objectives import standardise_global, standardise_list
+from limbeck.progress import Advance
+from limbeck.signals import Signals, Targets
+from limbeck.training.batches import BatchPlan, Collator, Positions
+from limbeck.training.checkpoints import PREFIX, seal
+from limbeck.training.log import RunLog
+from limbeck.training.processes import all_process_mean, is_main, main_decides, wait_for_all
+from limbeck.training.recipe import Stage
+
+BEST = "best.safetensors"
+DEV = "eval_dev"
+
+
+class DistillationTrainer(Trainer):
+    """One stage. Asks student and teacher for the signals that the objectives need, and no others."""
+
+    def __init__(
+        self,
+        student: Matcher,
+        stage: Stage,
+        collator: Collator,
+        folder: Path,
+        steps: int,
+        eval_every: int,
+        seed: int,
+        log: RunLog,
+        dev: Callable[[Matcher], dict[str, float]] | None = None,
+        teacher: Matcher | None = None,
+        standardise: Callable[[Tensor, Tensor], Tensor] | None = None,
+        advance: Advance = lambda _: None,
+    ) -> None:
+        self.stage, self.folder, self.run_log, self.dev = stage, folder, log, dev
+        self.objectives = stage.weighted_objectives()
+        self.needs_student = frozenset[str]().union(*(objective.needs_student for _, objective in self.objectives))
+        self.needs_teacher = frozenset[str]().union(*(objective.needs_teacher for _, objective in self.objectives))
+        self.live_teacher, self.standardise, self.seed = teacher, standardise, seed
+        self.staging: Path | None = None
+        self.sums: dict[str, float] = {}
+        self.student, self.queries = student, len(collator.lists)
+        self.parts = 0
+        super().__init__(
+            model=student,
+            args=_arguments(stage, folder, steps, eval_every, seed, has_dev=dev is not None),
+            data_collator=collator,
+            train_dataset=Positions(self.queries),
+            eval_dataset=Positions(0) if dev is not None else None,
+            callbacks=[_Rhythm(stage, advance)],
+        )
+        for callback in (PrinterCallback, ProgressCallback):
+            self.remove_callback(callback)
+        if teacher is not None:
+            teacher.to(self.args.device).eval().requires_grad_(False)
+
+    # Data ---------------------------------------------------------------------------------------------------
+
+    def get_train_dataloader(self) -> DataLoader:
+        """The planned batches as they are: every process makes the whole batch and takes its share."""
+        plan = BatchPlan(
+            self.queries,
+            self.stage.batch_size // self.stage.accumulate,
+            self.args.max_steps * self.stage.accumulate,
+            self.seed,
+        )
+        return DataLoader(
+            Positions(self.queries),
+            batch_sampler=plan,
+            collate_fn=self.data_collator,
+            num_workers=self.stage.workers,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+
+    # Loss ---------------------------------------------------------------------------------------------------
+
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+        """The weighted objectives, each averaged over the queries of the whole batch."""
+        recompute = self.stage.chunk is not None
+        student: Signals = model(inputs["student"], self.needs_student, recompute)
+        targets = Targets(mask=inputs["mask"], labels=inputs["labels"])
+        teacher = self._teacher_signals(inputs, targets)
+        total = torch.zeros((), device=targets.mask.device)
+        # Processes average their gradients, so each counts its share as if it were the whole.
+        share = self.args.world_size / inputs["batch_size"]
+        for weight, objective in self.objectives:
+            loss = objective(student, teacher, targets).sum() * share
+            total = total + weight * loss
+            self.sums[str(objective)] = self.sums.get(str(objective), 0.0) + float(loss.detach())
+        self.parts += 1
+        if not torch.isfinite(total):
+            raise LimbeckError(
+                f"the loss is not finite at step {self.state.global_step}; "
+                "lower lr, raise tau, or check the teacher's scores"
+            )
+        return total
+
+    def _teacher_signals(self, inputs: dict[str, Any], targets: Targets) -> Signals | None:
+        if not self.needs_teacher:
+            return None
+        if self.live_teacher is None:
+            scores = inputs["teacher_scores"]
+        else:
+            with torch.no_grad():
+                scores = self.live_teacher(inputs["teacher"], self.needs_teacher).scores
+        if self.standardise is not None:
+            scores = self.standardise(scores, targets.mask)
+        return Signals(scores=scores)
+
+    # Dev ----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Measure on dev, keep the best weights, and say when it is time to stop."""
+        assert self.dev is not None
+        self.student.eval()
+        measures = self.dev(self.student)
+        value = next(iter(measures.values()))
+        if is_main():
+            self.run_log.write(stage_step=self.state.global_step, dev=measures)
+        if self.state.best_metric is None or value > self.state.best_metric:
+            if is_main():
+                save_weights(self.student, self.folder / BEST)
+            wait_for_all()
+        metrics = {DEV: value}
+        self.log(metrics)
+        if self.stage.patience is not None and self._looks_since_best() >= self.stage.patience:
+            self.control.should_training_stop = True
+        return metrics
+
+    def _looks_since_best(self) -> int:
+        """How many looks at dev, the latest included, have passed since the best one; read from the trainer's state."""
+        values = [entry[DEV] for entry in self.state.log_history if DEV in entry]
+        return len(values) - 1 - values.index(max(values))
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs and self.sums:
+            means = all_process_mean([total / self.parts for total in self.sums.values()])
+            if is_main():
+                self.run_log.write(
+                    stage_step=self.state.global_step,
+                    loss=logs["loss"],
+                    lr=logs.get("learning_rate"),
+                    objectives=dict(zip(self.sums, means, strict=True)),
+                )
+            self.sums, self.parts = {}, 0
+        super().log(logs, start_time)
+
+    # Checkpoints --------------------------------------------------------------------------------------------
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self.staging or self.folder)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
+        """Weights only, as safetensors; the library would add its arguments as a pickle."""
+        folder = Path(output_dir or self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(contiguous(self.student.state_dict()), folder / "model.safetensors")
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Let the library write beside, then give the whole its name."""
+        name = f"{PREFIX}{self.state.global_step}"
+        self.staging = self.folder / ".writing"
+        try:
+            if is_main():
+                shutil.rmtree(self.staging, ignore_errors=True)
+            wait_for_all()
+            super()._save_checkpoint(model, trial)
+            wait_for_all()
+            if is_main():
+                seal(self.staging / name, self.folder / name)
+                shutil.rmtree(self.staging, ignore_errors=True)
+            wait_for_all()
+        finally:
+            self.staging = None
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        load_weights(self.student, Path(resume_from_checkpoint) / "model.safetensors")
+
+
+class _Rhythm(TrainerCallback):
+    """Shows progress, and asks for a checkpoint when enough time has passed since the last."""
+
+    def __init__(self, stage: Stage, advance: Advance) -> None:
+        self.seconds, self.advance, self.last = stage.checkpoint_seconds, advance, time.monotonic()
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.advance(state.global_step)
+        self.last = time.monotonic()
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.advance(1)
+        if state.global_step >= args.max_steps:
+            control.should_evaluate = args.eval_strategy != "no"
+        else:
+            control.should_save = main_decides(time.monotonic() - self.last >= self.seconds)
+
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.last = time.monotonic()
+
+
+def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: int, has_dev: bool) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=stage.batch_size // stage.accumulate,
+        gradient_accumulation_steps=stage.accumulate,
+        learning_rate=stage.lr,
+        warmup_steps=round(stage.warmup * steps),
+        lr_scheduler_type=stage.schedule,
+        weight_decay=stage.weight_decay,
+        max_grad_norm=stage.max_grad_norm,
+        bf16=stage.bf16,
+        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
+        eval_strategy="steps" if has_dev else "no",
+        eval_steps=eval_every,
+        save_strategy="no",
+        metric_for_best_model=DEV if has_dev else None,
+        greater_is_better=True if has_dev else None,
+        logging_strategy="steps",
+        logging_steps=max(1, min(10, steps // 20)),
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        seed=seed,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        ddp_find_unused_parameters=False,
+    )
+
+
+def contiguous(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A state dictionary that safetensors accepts: no two names share memory."""
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
+
+
+def save_weights(matcher: nn.Module, path: Path) -> None:
+    """All weights as one safetensors file, complete or not at all."""
+    from safetensors.torch import save
+
+    with write_atomically(path) as handle:
+        handle.write(save(contiguous(matcher.state_dict())))
+
+
+def load_weights(matcher: nn.Module, path: Path) -> None:
+    matcher.load_state_dict(load_file(path))
+
+
+def standardiser(kind: str, scores: Tensor) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """How teacher scores are brought to mean 0 and deviation 1, if at all; `scores` are all that are stored."""
+    if kind == "list":
+        return standardise_list
+    if kind == "global":
+        mean, deviation = float(scores.mean()), float(scores.std())
+        return lambda values, mask: standardise_global(values, mean, deviation)
+    return None

@@ -1,0 +1,154 @@
+import hashlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from limbeck.data.dataset import RankingData
+from limbeck.data.pydocs import load_pydocs, split_of, summary_and_rest
+
+FINGERPRINT = """
+import hashlib
+{first}
+from limbeck.data.pydocs import load_pydocs
+data = load_pydocs()
+lines = [f"{{i}}\\t{{data.queries[i]}}" for i in data.queries] + [f"{{i}}\\t{{data.corpus[i]}}" for i in data.corpus]
+print(hashlib.sha256("\\n".join(lines + [repr(data.qrels)]).encode()).hexdigest())
+"""
+
+
+@pytest.fixture(scope="module")
+def pydocs() -> RankingData:
+    start = time.process_time()
+    data = load_pydocs()
+    assert time.process_time() - start < 15, "the first run should not wait for its data; an idle core needs about 2 s"
+    return data
+
+
+def words(text: str) -> list[str]:
+    return "".join(c if c.isalnum() or c == "_" else " " for c in text.lower()).split()
+
+
+def fingerprint(first: str, hash_seed: str) -> str:
+    command = [sys.executable, "-c", FINGERPRINT.format(first=first)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
+    )
+    return done.stdout.strip()
+
+
+def test_splits_are_large_enough_to_train_on_and_to_tell_methods_apart(pydocs: RankingData) -> None:
+    sizes = {split: len(judged) for split, judged in pydocs.qrels.items()}
+    assert sizes["train"] >= 900
+    assert sizes["dev"] >= 150
+    assert sizes["test"] >= 300
+    assert len(pydocs.corpus) >= 2250
+    assert sum(sizes.values()) == len(pydocs.queries)
+
+
+def test_every_query_has_one_document_that_is_in_the_corpus(pydocs: RankingData) -> None:
+    for judged in pydocs.qrels.values():
+        for query_id, grades in judged.items():
+            assert query_id in pydocs.queries
+            ((document_id, grade),) = grades.items()
+            assert (query_id, grade) == (f"q:{document_id}", 1)
+            assert document_id in pydocs.corpus
+
+
+def test_no_package_stands_in_two_splits(pydocs: RankingData) -> None:
+    splits: dict[str, set[str]] = {}
+    for split, judged in pydocs.qrels.items():
+        for grades in judged.values():
+            (name,) = grades
+            if not name.startswith("numpy") and "." in name:
+                splits.setdefault(name.split(".")[0], set()).add(split)
+    shared = {package for package, where in splits.items() if len(where) > 1}
+    assert shared == set()
+    assert len(splits) > 100
+
+
+def test_numpy_is_one_group_but_for_its_packages_of_another_subject() -> None:
+    assert split_of("numpy.ma") == split_of("numpy") == split_of("numpy.lib.recfunctions") == split_of("numpy.strings")
+    assert split_of("numpy.random._generator") == split_of("numpy.random")
+    assert {split_of(f"package{n}") for n in range(50)} == {"train", "dev", "test"}
+
+
+def test_no_two_queries_and_no_two_documents_say_the_same(pydocs: RankingData) -> None:
+    queries = [" ".join(words(pydocs.queries[i])) for i in pydocs.queries]
+    documents = [" ".join(words(pydocs.corpus[i])) for i in pydocs.corpus]
+    assert len(set(queries)) == len(queries)
+    assert len(set(documents)) == len(documents)
+
+
+def test_near_copies_are_left_out(pydocs: RankingData) -> None:
+    """A sample against all others by brute force."""
+    sets = [frozenset(words(pydocs.corpus[i])) for i in pydocs.corpus]
+    for row in range(0, len(sets), 60):
+        similarity = [len(sets[row] & other) / len(sets[row] | other) for other in sets]
+        assert sum(value >= 0.8 for value in similarity) == 1
+
+
+def test_queries_are_short_and_documents_neither_repeat_them_nor_are_empty(pydocs: RankingData) -> None:
+    for judged in pydocs.qrels.values():
+        for query_id, grades in judged.items():
+            (document_id,) = grades
+            query, document = words(pydocs.queries[query_id]), words(pydocs.corpus[document_id])
+            assert 3 <= len(query) <= 30
+            assert len(document) >= 8
+            assert " ".join(query) not in " ".join(document)
+
+
+def test_private_names_tests_and_titles_stay_out(pydocs: RankingData) -> None:
+    for name in pydocs.corpus:
+        assert pydocs.corpus.title(name) == ""
+        for part in name.split("."):
+            assert not part.startswith("_") or part.endswith("__"), name
+            assert part not in ("tests", "idlelib", "lib2to3", "f2py")
+
+
+def test_users_find_familiar_functions_under_the_names_they_type(pydocs: RankingData) -> None:
+    assert "follow_symlinks" in pydocs.corpus["shutil.copyfile"]
+    assert pydocs.queries["q:shutil.copyfile"].startswith("Copy data from src to dst")
+    for name in ("numpy.clip", "isinstance", "os.set_blocking", "json.loads", "os.rename"):
+        assert name in pydocs.corpus
+
+
+def test_the_same_installation_gives_the_same_data_whatever_was_imported_before() -> None:
+    plain = fingerprint("", hash_seed="1")
+    assert len(plain) == len(hashlib.sha256().hexdigest())
+    assert fingerprint("import asyncio, json, sklearn", hash_seed="2") == plain
+
+
+def test_source_docstrings_are_read_without_importing(pydocs: RankingData) -> None:
+    code = "import sys, limbeck.data.docstrings as d; list(d.docstrings()); print('turtle' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    assert "turtle.TurtleScreen.clear" in pydocs.corpus
+
+
+def test_signature_lines_are_left_out_and_the_first_sentence_becomes_the_summary() -> None:
+    text = "settimeout(timeout)\n\nSet a timeout on socket operations.  'timeout' can be a float,\ngiving in seconds."
+    assert summary_and_rest(text) == (
+        "Set a timeout on socket operations.",
+        "'timeout' can be a float,\ngiving in seconds.",
+    )
+
+
+def test_a_signature_over_several_lines_is_left_out() -> None:
+    text = "offset(\n    dates,\n    roll='raise',\n)\n\nShift some dates.\n\nDates are shifted by business days."
+    assert summary_and_rest(text) == ("Shift some dates.", "Dates are shifted by business days.")
+
+
+def test_a_single_paragraph_or_a_bare_signature_gives_nothing() -> None:
+    assert summary_and_rest("Return the sum.\nIt is a number.") is None
+    assert summary_and_rest("sum(x) -> number\n\nsum(x, y) -> number") is None
+
+
+def test_prose_comes_before_parameters_and_links_to_others_go() -> None:
+    text = (
+        "Add things.\n\nParameters\n----------\na : int\n    A number.\n\nSee Also\n--------\nsubtract : Take away.\n\n"
+        "Notes\n-----\nAddition commutes.\n\nReferences\n----------\n.. [1] Euclid.\n"
+    )
+    assert summary_and_rest(text) == ("Add things.", "Addition commutes.\n\nParameters\na : int\n    A number.")

@@ -1,0 +1,98 @@
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from limbeck.report.plots import Histogram, Lines, Point, Scatter, Series, bin_shares, series_class
+
+
+def by_class(svg: str, tag: str, css: str) -> list[ElementTree.Element]:
+    root = ElementTree.fromstring(svg)
+    return [node for node in root.iter(tag) if css in (node.get("class") or "").split()]
+
+
+def texts(svg: str, css: str) -> list[str]:
+    return [node.text or "" for node in by_class(svg, "text", css)]
+
+
+def test_scatter_points_on_a_log_axis_stand_where_their_logarithms_say() -> None:
+    points = [Point(1, 0.5, "a"), Point(10, 0.6, "b"), Point(100, 0.7, "c")]
+    svg = Scatter(points, "ms", "nDCG@10", log_x=True).svg(800, 400)
+    circles = [node.find("circle") for node in by_class(svg, "g", "kind-student")]
+    xs = [float(circle.get("cx", "nan")) for circle in circles if circle is not None]
+    ys = [float(circle.get("cy", "nan")) for circle in circles if circle is not None]
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)
+    assert ys[0] - ys[1] == pytest.approx(ys[1] - ys[2], abs=0.2)
+    assert xs[0] < xs[2]
+    assert ys[2] < ys[0]
+
+
+def test_every_point_has_its_label_a_tooltip_and_a_shape_of_its_kind() -> None:
+    points = [
+        Point(400, 0.8, "teacher", "teacher", "12 layers"),
+        Point(2, 0.7, "fast"),
+        Point(1, 0.5, "BM25", "baseline"),
+    ]
+    svg = Scatter(points, "ms", "nDCG@10", log_x=True).svg(800, 400)
+    assert sorted(texts(svg, "label")) == ["BM25", "fast", "teacher"]
+    (teacher,) = by_class(svg, "g", "kind-teacher")
+    (baseline,) = by_class(svg, "g", "kind-baseline")
+    title = teacher.find("title")
+    assert title is not None
+    assert title.text == "teacher\nnDCG@10 0.8\nms 400\n12 layers"
+    assert teacher.find("rect") is not None
+    assert baseline.find("polygon") is not None
+
+
+def test_a_drawing_is_described_to_those_who_cannot_see_it() -> None:
+    root = ElementTree.fromstring(Scatter([Point(2, 0.7, "a & <b>")], "ms", "MRR@10").svg(400, 300))
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == "MRR@10 against ms: a & <b> at 2, 0.7"
+
+
+def test_lines_have_a_legend_when_there_are_several_and_none_for_one() -> None:
+    two = Lines([Series("a", [(0, 1), (1, 2)]), Series("b", [(0, 2), (1, 1)])], "step", "loss").svg(400, 200)
+    one = Lines([Series("a", [(0, 1), (1, 2)])], "step", "loss").svg(400, 200)
+    assert texts(two, "legend") == ["a", "b"]
+    assert texts(one, "legend") == []
+    assert len(by_class(two, "polyline", "line")) == 2
+
+
+def test_a_rising_line_rises_and_its_points_can_be_read() -> None:
+    svg = Lines([Series("dev", [(100, 0.5), (200, 0.625)])], "step", "nDCG@10").svg(400, 200)
+    (line,) = by_class(svg, "polyline", "line")
+    (x0, y0), (x1, y1) = (map(float, pair.split(",")) for pair in (line.get("points") or "").split())
+    assert x1 > x0
+    assert y1 < y0
+    titles = [node.text for node in ElementTree.fromstring(svg).iter("title")]
+    assert titles == ["dev\nstep 100\nnDCG@10 0.5", "dev\nstep 200\nnDCG@10 0.625"]
+
+
+def test_a_single_measurement_is_a_dot() -> None:
+    svg = Lines([Series("dev", [(100, 0.5)])], "step", "nDCG@10").svg(400, 200)
+    assert by_class(svg, "polyline", "line") == []
+    assert len(by_class(svg, "circle", "dot")) == 1
+
+
+def test_thirty_two_series_can_be_told_apart() -> None:
+    assert len({series_class(index) for index in range(32)}) == 32
+
+
+def test_histogram_shares_agree_with_numpy() -> None:
+    sample = np.random.default_rng(0).normal(size=500)
+    counts, _ = np.histogram(sample, bins=12, range=(sample.min(), sample.max()))
+    shares = bin_shares(sample.tolist(), sample.min(), sample.max(), 12)
+    assert shares == pytest.approx((counts / 500).tolist())
+
+
+def test_histogram_areas_are_as_high_as_their_largest_bins() -> None:
+    svg = Histogram({"even": [0.0, 1.0, 2.0, 3.0], "peak": [0.0, 0.1, 0.2, 3.0]}, "score", bins=4).svg(400, 300)
+    tops = []
+    for area in by_class(svg, "polygon", "area"):
+        ys = [float(corner.split(",")[1]) for corner in (area.get("points") or "").split()]
+        tops.append(max(ys) - min(ys))
+    assert tops[1] == pytest.approx(3 * tops[0], rel=0.01)  # a share of 3/4 beside one of 1/4
+
+
+def test_equal_values_still_make_a_histogram() -> None:
+    assert by_class(Histogram({"same": [2.0, 2.0]}, "score").svg(400, 300), "polygon", "area")

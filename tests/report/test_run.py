@@ -1,0 +1,216 @@
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from limbeck.errors import LimbeckError
+from limbeck.report.learning import thinned
+from limbeck.report.results import best_student, headline
+from limbeck.report.run import run_report, sections
+from limbeck.report.run_files import Metrics, RunFiles, read_run
+from tests.report.test_blocks import Reader
+
+
+def row(name: str, kind: str, quality: float, **more: Any) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "measures": {"ndcg@10": quality, "mrr@10": quality - 0.02}, **more}
+
+
+TEST = {"against": "BM25", "p": 0.0004, "difference": 0.2, "low": 0.15, "high": 0.25}
+ROWS = [
+    row("teacher (cross-encoder, 6 layers)", "teacher", 0.8, kept=1.0, ms_per_query=420.0, speedup=1.0, size_mb=91.0),
+    row("BM25", "baseline", 0.5, kept=0.625, ms_per_query=0.4),
+    row("softmax_ce", "student", 0.76, kept=0.95, ms_per_query=2.0, speedup=210.0, size_mb=63.0, significance=TEST),
+    row("logit_mse", "student", 0.6, kept=0.75, ms_per_query=1.0, speedup=420.0, size_mb=63.0),
+]
+METRICS = {
+    "title": "A run",
+    "data": {"name": "pydocs", "queries_train": 2038, "queries_dev": 332, "queries_test": 503, "documents": 3156},
+    "task": "rerank",
+    "rows": ROWS,
+    "seconds": 252.0,
+    "versions": {"torch": "2.13.0"},
+    "note": "The small version.",
+}
+LOG = [
+    {"model": "teacher", "stage": 0, "step": 10, "loss": 1.5, "objectives": {"bce": 1.5}, "lr": 1e-4},
+    {"model": "teacher", "stage": 0, "step": 20, "loss": 1.1, "dev": {"ndcg@10": 0.7}},
+    {"model": "softmax_ce", "stage": 0, "step": 20, "dev": {"ndcg@10": 0.6}},
+]
+EXAMPLES = [
+    {
+        "query": "how do I copy a file",
+        "lists": [
+            {
+                "name": "teacher",
+                "results": [{"id": "shutil.copyfile", "score": 3.2, "text": "<script>alert(1)</script>"}],
+            },
+            {
+                "name": "student",
+                "results": [
+                    {"id": "os.rename", "score": 2.0, "text": "Rename."},
+                    {"id": "shutil.copyfile", "score": 1.5, "text": "Copy."},
+                ],
+            },
+        ],
+    }
+]
+
+
+def write_run(folder: Path, log: Any = LOG) -> Path:
+    (folder / "metrics.json").write_text(json.dumps(METRICS))
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+    (folder / "examples.json").write_text(json.dumps(EXAMPLES))
+    (folder / "recipe.yaml").write_text("seed: 7\n")
+    return folder
+
+
+def titles(page: str) -> list[str]:
+    return [part.split("</h2>")[0] for part in page.split("<h2>")[1:]]
+
+
+def test_the_report_of_a_full_run_has_every_part(tmp_path: Path) -> None:
+    path = run_report(write_run(tmp_path))
+    assert path == tmp_path / "report.html"
+    page = path.read_text(encoding="utf-8")
+    assert titles(page) == [
+        "Result",
+        "Comparison",
+        "Quality against latency",
+        "Learning curves",
+        "Examples",
+        "Recipe",
+        "Versions",
+    ]
+    text = Reader(page).text
+    for expected in (
+        "softmax_ce keeps 95% of the teacher's nDCG@10 at 210 times its speed.",
+        "pydocs · re-ranking · 2,038 train / 332 dev / 503 test queries · 3,156 documents",
+        "It is 0.200 above BM25 in nDCG@10 (95% interval +0.150 to +0.250, p\u00a0<\u00a00.001).",
+        "The small version.",
+        "nDCG@10 on dev queries",
+        "seed: 7",
+        "4 min 12 s",
+        "2.13.0",
+    ):
+        assert expected in text
+
+
+def test_absent_parts_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text(json.dumps({"rows": [row("teacher", "teacher", 0.8)]}))
+    page = run_report(tmp_path).read_text(encoding="utf-8")
+    assert titles(page) == ["Result", "Comparison"]
+    assert "ms / query" not in page
+    assert "teacher reaches nDCG@10 0.800." in Reader(page).text
+
+
+def test_a_document_with_a_script_in_it_is_shown_as_text(tmp_path: Path) -> None:
+    page = run_report(write_run(tmp_path)).read_text(encoding="utf-8")
+    seen = Reader(page)
+    assert [tag for tag, _ in seen.tags].count("script") == 1
+    assert "<script>alert(1)</script>" in seen.text
+
+
+def test_examples_say_where_the_first_model_ranks_what_the_second_found(tmp_path: Path) -> None:
+    text = Reader(run_report(write_run(tmp_path)).read_text(encoding="utf-8")).text
+    assert "os.renamenot in teacher’s list2.00" in text
+    assert "shutil.copyfileteacher #11.50" in text
+
+
+def test_a_new_analysis_is_one_function_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from limbeck.report.blocks import Section, Text
+
+    def rows_counted(run: RunFiles) -> Section:
+        return Section("Count", [Text(f"{len(run.metrics.rows)} models")])
+
+    monkeypatch.setattr("limbeck.report.run.sections", [*sections, rows_counted])
+    page = run_report(write_run(tmp_path)).read_text(encoding="utf-8")
+    assert titles(page)[-1] == "Count"
+    assert "4 models" in page
+
+
+def test_the_headline_takes_the_fastest_of_the_equally_good_students() -> None:
+    rows = [*ROWS, row("m3se", "student", 0.757, kept=0.946, speedup=400.0)]
+    metrics = Metrics.model_validate({"rows": rows})
+    best = best_student(metrics.rows, "ndcg@10")
+    assert best is not None
+    assert best.name == "m3se"
+    assert headline(metrics) == "m3se keeps 95% of the teacher's nDCG@10 at 400 times its speed."
+
+
+def test_a_student_above_its_teacher_does_not_merely_keep() -> None:
+    metrics = Metrics.model_validate({"rows": [row("colbert (distilled)", "student", 0.82, kept=1.03, speedup=8.25)]})
+    assert headline(metrics) == "colbert reaches 103% of the teacher's nDCG@10 at 8.2 times its speed."
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"rows": [', "metrics.json:1: is not valid JSON"),
+        ('{"rows": [{"name": "a", "kind": "pupil"}]}', "metrics.json: rows.0.kind: input should be 'teacher'"),
+        ('{"rows": [{"name": "a", "kind": "student", "kept": NaN}]}', "rows.0.kept: input should be a finite number"),
+        ("[1, 2]", "metrics.json: the whole: "),
+    ],
+)
+def test_a_damaged_metrics_file_is_named(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "metrics.json").write_text(content)
+    with pytest.raises(LimbeckError) as error:
+        run_report(tmp_path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_directory_without_a_run_says_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(LimbeckError, match=r"metrics.json: no such file; .*limbeck distill"):
+        run_report(tmp_path)
+    with pytest.raises(LimbeckError, match="no such directory"):
+        run_report(tmp_path / "absent")
+
+
+def test_a_damaged_log_line_is_named_by_its_number(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (tmp_path / "log.jsonl").write_text('{"model": "a", "step": 1}\n{"model": "a", "step": "x"}\n')
+    with pytest.raises(LimbeckError, match=r"log.jsonl:2: step: "):
+        run_report(tmp_path)
+
+
+def test_a_last_log_line_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    with open(tmp_path / "log.jsonl", "a") as handle:
+        handle.write('{"model": "teacher", "st')
+    assert len(read_run(tmp_path).log) == len(LOG)
+
+
+def test_steps_logged_again_after_a_resume_replace_the_earlier_ones(tmp_path: Path) -> None:
+    log = [
+        {"model": "a", "step": 10, "loss": 2.0},
+        {"model": "a", "step": 20, "loss": 1.5},
+        {"model": "a", "step": 20, "dev": {"ndcg@10": 0.4}},
+        {"model": "a", "step": 20, "loss": 1.25},
+        {"model": "a", "step": 20, "dev": {"ndcg@10": 0.5}},
+    ]
+    lines = read_run(write_run(tmp_path, log=log)).log
+    assert [(line.step, line.loss, line.dev) for line in lines] == [(10, 2.0, {}), (20, 1.25, {"ndcg@10": 0.5})]
+
+
+def test_a_stage_that_counts_from_the_start_again_is_drawn_behind_the_one_before(tmp_path: Path) -> None:
+    log = [{"model": "a", "stage": stage, "step": step, "loss": 1.0 + step} for stage in (0, 1) for step in (100, 200)]
+    page = run_report(write_run(tmp_path, log=log)).read_text(encoding="utf-8")
+    for step in (100, 200, 300, 400):
+        assert f"<title>loss\nstep {step}\n" in page
+
+
+def test_losses_that_diverged_are_counted_not_drawn(tmp_path: Path) -> None:
+    log = [{"model": "a", "step": 1, "loss": 1.0}, {"model": "a", "step": 2, "loss": math.nan}]
+    text = Reader(run_report(write_run(tmp_path, log=log)).read_text(encoding="utf-8")).text
+    assert "1 logged losses were not finite" in text
+
+
+def test_long_curves_are_thinned_to_means_of_neighbours() -> None:
+    points = [(float(x), 2.0 * x) for x in range(600)]
+    short = thinned(points)
+    assert len(short) == 150
+    assert short[0] == (1.5, 3.0)
+    assert thinned(points[:150]) == points[:150]
