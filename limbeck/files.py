@@ -117,7 +117,7 @@ def directory_atomically(path: str | Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     partial = _beside(target)
     with naming_disk_errors(path, partial, _old(target)):
-        _put_back(target)
+        recover_directory(path)
         if target.exists() and not target.is_dir():
             raise bad_input(path, "is not a directory", "name a directory")
         make_directory(target.parent)
@@ -151,8 +151,8 @@ def _put_back(target: Path) -> None:
 
 def _discard(old: Path, target: Path) -> None:
     """Delete by way of a `.partial` name: what a crash leaves half deleted is never taken for the old directory."""
-    if old.exists():
-        doomed = _beside(target)
+    doomed = _beside(target)
+    with suppress(FileNotFoundError):
         os.replace(old, doomed)
         shutil.rmtree(doomed, ignore_errors=True)
 
@@ -207,12 +207,14 @@ def recover_directory(path: str | Path) -> None:
     if not target.parent.is_dir():
         return
     with naming_disk_errors(path, target.parent):
-        _put_back(target)
-        _discard(_old(target), target)
-        remains_of_target = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
-        for remains in list(target.parent.iterdir()):
-            if remains_of_target.fullmatch(remains.name) and _is_abandoned(remains):
-                shutil.rmtree(remains, ignore_errors=True) if remains.is_dir() else remains.unlink(missing_ok=True)
+        ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
+        remains = [entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name)]
+        abandoned = [entry for entry in remains if _is_abandoned(entry)]
+        if abandoned == remains:  # else a living writer may be between its two renames
+            _put_back(target)
+            _discard(_old(target), target)
+        for entry in abandoned:
+            shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -266,6 +266,7 @@ def test_after_a_kill_between_the_renames_a_failing_next_write_still_keeps_the_o
     killed_in(BETWEEN_THE_RENAMES, tmp_path)
     with pytest.raises(RuntimeError):
         write_directory_and_raise(tmp_path / "model", RuntimeError)
+    assert names(tmp_path) == ["model"]
     assert (tmp_path / "model" / "weights").read_text() == "old"
 
 
@@ -279,6 +280,7 @@ def test_a_half_deleted_old_directory_is_never_brought_back(tmp_path: Path) -> N
         """,
         tmp_path,
     )
+    assert (tmp_path / "model" / "weights").read_text() == "new"
     (tmp_path / "model" / "weights").unlink()
     (tmp_path / "model").rmdir()  # the user removes the model by hand
     recover_directory(tmp_path / "model")
@@ -297,6 +299,23 @@ def test_recovery_leaves_what_the_living_are_writing(tmp_path: Path) -> None:
             (place / "x").write_text("x")
         handle.write(b"x")
     assert names(tmp_path) == ["a", "a.b", "c"]
+
+
+def test_recovery_by_a_reader_does_not_disturb_a_writer_between_its_two_renames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_directory(tmp_path / "model", "old")
+    rename = os.replace
+
+    def read_in_between(source: Path, target: Path) -> None:
+        rename(source, target)
+        if Path(target).name == ".model.old":
+            recover_directory(tmp_path / "model")
+
+    monkeypatch.setattr(os, "replace", read_in_between)
+    write_directory(tmp_path / "model", "new")
+    assert names(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "weights").read_text() == "new"
 
 
 def test_recovery_takes_the_name_literally(tmp_path: Path) -> None:

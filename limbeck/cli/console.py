@@ -57,28 +57,29 @@ class Lines:
 
     def __init__(self) -> None:
         self.depth = 0
+        self.spoke = time.monotonic()
 
     @contextmanager
     def task(self, label: str, total: int | None) -> Iterator[Advance]:
         done, started = 0, time.monotonic()
-        last = started
         self.depth += 1
 
         def advance(count: int) -> None:
-            nonlocal done, last
+            nonlocal done
             done += count
-            if time.monotonic() - last > SILENCE:
-                last = time.monotonic()
-                self.say(f"{label}: {done:,}{f' of {total:,}' if total else ''}, {last - started:.0f} s")
+            if time.monotonic() - self.spoke > SILENCE:
+                spent = time.monotonic() - started
+                self.say(f"{label}: {done:,}{f' of {total:,}' if total else ''}, {spent:.0f} s")
 
         try:
             yield advance
         finally:
             self.depth -= 1
-            if time.monotonic() - started > 1 and not self.depth:
-                self.say(f"{label}: {done:,} in {time.monotonic() - started:.1f} s")
+            if time.monotonic() - started > SILENCE and not self.depth:
+                self.say(f"{label}: done in {time.monotonic() - started:.0f} s")
 
     def say(self, message: str) -> None:
+        self.spoke = time.monotonic()
         print(message, file=sys.stderr, flush=True)
 
 

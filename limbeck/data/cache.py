@@ -86,10 +86,9 @@ def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], wri
             return read(scratch / f"table{suffix}")
     name = digest(source)
     file = directory / f"{name}-{digest(VERSION, state)}{suffix}"
-    try:
+    with suppress(OSError, EOFError, ValueError, pa.ArrowInvalid):  # absent, or not what we wrote: make it anew
         return read(file)
-    except (OSError, EOFError, ValueError, pa.ArrowInvalid):  # absent, or not what we wrote: make it anew
-        write(file)
+    write(file)
     _drop_older(directory, name, file)
     return read(file)
 

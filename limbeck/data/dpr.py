@@ -108,6 +108,8 @@ def _context_texts(files: list[Path]) -> Texts:
                     if key not in seen:
                         seen.add(key)
                         yield key, context.get("title") or "", context["text"]
+        if not seen:
+            raise bad_input(files[0], "has questions without contexts", f"put {PASSAGES} beside it")
 
     source = " ".join(str(file.resolve()) for file in files)
     state = " ".join(file_state(file) for file in files)

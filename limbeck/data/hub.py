@@ -53,6 +53,8 @@ def _ranking(hub: Any, name: str, parts: list[str]) -> RankingData:
 def _texts(hub: Any, name: str, part: str) -> Texts:
     rows = next(iter(hub.load_dataset(name, part).values()))
     place = f"hf:{name}/{part}"
+    if not len(rows):
+        raise LimbeckError(f"{place}: is empty; choose another set")
 
     def records() -> Iterator[tuple[str, str, str]]:
         for number, row in enumerate(rows, 1):

@@ -19,7 +19,7 @@ from limbeck.progress import progress
 BLOCK_BYTES = 16 << 20
 _PROGRESS_FROM_BYTES = 32 << 20  # below this a file is read before a progress bar would be seen
 
-_BLANK_LINE = re.compile(rb"(?:\A|\n)[ \t\r]*\n")
+_BLANK_FIRST, _BLANK_LATER = re.compile(rb"[ \t\r]*\n"), re.compile(rb"\n[ \t\r]*\n")
 
 
 def open_binary(path: Path) -> IO[bytes]:
@@ -94,7 +94,7 @@ def block_lines(path: str | Path, first: int, block: bytes, blank: bool = False)
 
 def filled_lines(block: bytes) -> int:
     """The number of lines in a block, or -1 if some are blank: rows that a parser found can be told from lines."""
-    if _BLANK_LINE.search(block):
+    if _BLANK_FIRST.match(block) or _BLANK_LATER.search(block):
         return -1
     return block.count(b"\n") + (not block.endswith(b"\n"))
 

@@ -15,15 +15,18 @@ candidate lists in `runs`, read when they are first asked for. A split takes the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
 
 from limbeck.data.dataset import Candidates, LazySplits, RankingData
 from limbeck.data.lines import plain_or_gz, require
 from limbeck.data.runs import read_run_lists, read_top_lists
 from limbeck.data.tables import TabSeparated, read_texts
-from limbeck.data.texts import Texts, merge
+from limbeck.data.texts import Texts
 from limbeck.data.trec import read_qrels
 from limbeck.data.triples import read_triples
 from limbeck.errors import bad_input
@@ -48,10 +51,32 @@ def load_msmarco(folder: str | Path) -> RankingData:
     query_files = dict(_files(folder, _QUERIES))
     if not query_files:
         raise bad_input(folder, "has no queries", _LAYOUT)
-    queries = merge([read_texts(file, TabSeparated("query")) for file in query_files.values()])
+    queries = _merged(query_files.values())
     qrels = {split: read_qrels(file, queries, corpus) for split, file in _files(folder, _QRELS)}
     runs = LazySplits(_readers(folder, sorted({*query_files, *qrels}), queries, corpus))
     return RankingData(folder.resolve().name, corpus, queries, qrels, runs)
+
+
+def _merged(files: Iterable[Path]) -> Texts:
+    """The queries of all files; one that stands in several, as those of `dev.small` do, has to be the same in all."""
+    merged: Texts | None = None
+    for file in files:
+        queries = read_texts(file, TabSeparated("query"))
+        if merged is None:
+            merged = queries
+            continue
+        rows = merged.find(queries)
+        known = np.flatnonzero(rows >= 0)
+        for place, before, here in zip(known, merged.take(rows[known]), queries.take(known), strict=True):
+            if before != here:
+                problem = (
+                    f"query {queries.id_at(int(place))!r} is {here[:60]!r} here and {before[:60]!r} in another file"
+                )
+                raise bad_input(file, problem, "give different queries different ids")
+        added = pa.Table.from_batches(queries.batches()).filter(pa.array(rows < 0)).to_batches()
+        merged = Texts.from_batches([*merged.batches(), *added])
+    assert merged is not None
+    return merged
 
 
 def _readers(folder: Path, splits: list[str], queries: Texts, corpus: Texts) -> dict[str, Callable[[], Candidates]]:

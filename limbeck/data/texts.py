@@ -243,22 +243,3 @@ def batches_of(rows: Iterable[tuple[str, str, str]]) -> Iterator[pa.RecordBatch]
     while block := list(islice(source, _BATCH_ROWS)):
         columns = [pa.array(column, type=pa.large_string()) for column in zip(*block, strict=True)]
         yield pa.record_batch(columns, schema=SCHEMA)
-
-
-def merge(tables: Sequence[Texts]) -> Texts:
-    """One table of several; an id that two of them have must have the same text (`dev.small` is part of `dev`)."""
-    if len(tables) == 1:
-        return tables[0]
-    merged = tables[0]
-    for table in tables[1:]:
-        rows = merged.find(table)
-        known = np.flatnonzero(rows >= 0)
-        for place, old, new in zip(known, merged.take(rows[known]), table.take(known), strict=True):
-            if old != new:
-                raise LimbeckError(
-                    f"id {table.id_at(int(place))!r} stands for two texts, {old!r} and {new!r}; mend one"
-                )
-        fresh = np.flatnonzero(rows < 0)
-        added = [pa.record_batch([table._gather(column, fresh) for column in range(3)], schema=SCHEMA)]
-        merged = Texts.from_batches([*merged.batches(), *added])
-    return merged

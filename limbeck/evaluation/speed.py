@@ -40,17 +40,20 @@ def rerank_speed(
     timed = [query for query, documents in candidates.items() if len(documents)][:queries]
     if not timed:
         return None
-    texts = {query: data.corpus.take(data.corpus.rows(candidates[query])) for query in timed}
+    rows = {query: data.corpus.rows(candidates[query]) for query in timed}
     if encodes_ahead(matcher):
         encoder = matcher
-        stored = {query: encoder.encode_document(documents) for query, documents in texts.items()}
+        distinct = np.unique(np.concatenate(list(rows.values())))
+        vectors = encoder.encode_document(data.corpus.take(distinct))
+        stored = {query: vectors[np.searchsorted(distinct, listed)] for query, listed in rows.items()}
 
         def rank(query: str) -> np.ndarray:
             return np.argsort(-(stored[query] @ encoder.encode_query([data.queries[query]])[0]))
     else:
+        texts = {query: data.corpus.take(listed) for query, listed in rows.items()}
 
         def rank(query: str) -> np.ndarray:
             return np.argsort(-matcher.score([(data.queries[query], document) for document in texts[query]]))
 
-    mean = float(np.mean([len(documents) for documents in texts.values()]))
+    mean = float(np.mean([len(listed) for listed in rows.values()]))
     return RerankSpeed(measure_latency(rank, timed), mean)

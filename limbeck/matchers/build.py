@@ -75,7 +75,7 @@ def build(spec: MatcherSpec) -> Matcher:
             modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]
         else:
             modules = _dual_modules(spec)
-        return DualEncoder(SentenceTransformer(modules=modules, similarity_fn_name=spec.similarity))
+        return DualEncoder(SentenceTransformer(modules=[*modules], similarity_fn_name=spec.similarity))
 
 
 def _transformer(spec: MatcherSpec, **lengths: int) -> Transformer:

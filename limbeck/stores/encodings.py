@@ -35,7 +35,7 @@ from limbeck.stores.ragged import Ragged, spans
 from limbeck.stores.shards import Facts, Files, MappedShard, ShardDirectory
 
 KIND = "limbeck encodings"
-LARGE = 2**29
+LARGE = 2**29  # a larger shard is not merged any more
 
 Tokens = int | Literal["ragged"] | None
 Vectors = np.ndarray | Ragged | Sequence[np.ndarray]
@@ -57,9 +57,8 @@ class EncodingStore:
         self.dim: int = layout["dim"]
         self.dtype: str = layout["dtype"]
         self.tokens: Tokens = layout["tokens"]
-        self._shape: tuple[int | None, ...] = {None: (self.dim,), "ragged": (None, self.dim)}.get(
-            self.tokens, (self.tokens, self.dim)
-        )
+        per_text = () if self.tokens is None else (None if self.tokens == "ragged" else self.tokens,)
+        self._shape: tuple[int | None, ...] = (*per_text, self.dim)
 
     @classmethod
     def open(

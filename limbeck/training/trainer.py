@@ -140,6 +140,7 @@ class DistillationTrainer(Trainer):
             wait_for_all()
         metrics = {DEV: value}
         self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         if self.stage.patience is not None and self._looks_since_best() >= self.stage.patience:
             self.control.should_training_stop = True
         return metrics

@@ -66,6 +66,16 @@ def test_numbers_as_ids_are_strings_even_if_only_some_are(tmp_path: Path) -> Non
     assert list(load_beir(beir_folder(tmp_path / "all", numbers, qrels="q1\t2\t1\n")).corpus) == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("ids", [range(5), "abcde"])
+def test_sound_files_are_never_read_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids) -> None:
+    def slow(*_: object) -> None:
+        raise AssertionError("read line by line")
+
+    monkeypatch.setattr("limbeck.data.tables._slow", slow)
+    records = [{"_id": key, "text": "x", "metadata": {"url": [key]}} for key in ids]
+    assert len(load_beir(beir_folder(tmp_path / "a", jsonl(records), qrels=f"q1\t{ids[0]}\t1\n")).corpus) == 5
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -87,17 +97,17 @@ def test_numbers_as_ids_are_strings_even_if_only_some_are(tmp_path: Path) -> Non
         (b'{"_id": "d9", "text": "\xff"}', "is not valid UTF-8"),
     ],
 )
-@pytest.mark.parametrize("block", [1 << 20, 64])
+@pytest.mark.parametrize(("block", "gap"), [(1 << 20, b""), (1 << 20, b"\n"), (64, b"\n")])
 def test_a_bad_document_is_named_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str | bytes, problem: str, block: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str | bytes, problem: str, block: int, gap: bytes
 ) -> None:
     monkeypatch.setattr("limbeck.data.tables.blocks", partial(blocks, size=block))
     bad = line if isinstance(line, bytes) else line.encode()
-    folder = beir_folder(tmp_path / "bad", GOOD.encode() + b"\n" + bad + b"\n" + b'{"_id": "last", "text": "x"}\n')
+    folder = beir_folder(tmp_path / "bad", GOOD.encode() + gap + bad + b'\n{"_id": "last", "text": "x"}\n')
     with pytest.raises(LimbeckError, match=problem.replace("[", r"\[")) as caught:
         load_beir(folder)
     place, _, remedy = str(caught.value).partition(": ")
-    assert place == f"{folder / 'corpus.jsonl'}:6"
+    assert place == f"{folder / 'corpus.jsonl'}:{5 + len(gap)}"
     assert ";" in remedy
     assert "\n" not in remedy
 

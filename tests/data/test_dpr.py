@@ -131,6 +131,12 @@ def test_bad_files_are_named_with_their_line(tmp_path: Path, name: str, content:
     assert name.removesuffix("2.json") in str(caught.value)
 
 
+def test_questions_without_any_passage_are_no_data_set(tmp_path: Path) -> None:
+    file = write(tmp_path / "train.json", '[{"question": "x", "answers": ["y"]}]')
+    with pytest.raises(LimbeckError, match=r"train\.json: has questions without contexts; put psgs_w100\.tsv beside"):
+        load(file)
+
+
 def test_answers_alone_are_no_data_set(tmp_path: Path) -> None:
     home = tmp_path / "nq"
     write(home / "nq-test.qa.csv", "what\t['x']\n")

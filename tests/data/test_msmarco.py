@@ -124,7 +124,7 @@ def test_text_triples_are_streamed(tmp_path: Path) -> None:
         ("collection.tsv", "1\n", r"collection\.tsv:1: has 1 tab-separated fields, not 2"),
         ("collection.tsv", "1\ta\n1\tb\n", "2: duplicate passage id '1', first on line 1"),
         ("queries.train.tsv", "100\tfirst query\n101\t \n", "2: query '101' is empty"),
-        ("queries.dev.tsv", "200\tnot the same\n", "id '200' stands for two texts"),
+        ("queries.dev.tsv", "200\tnot the same\n", "query '200' is 'dev query' here and 'not the same' in"),
         ("qrels.train.tsv", "100\t0\t33\t1\n", r"qrels\.train\.tsv:1: names document '33'"),
         ("run.bm25.unknown.tsv", "100\t3\t1\n", "ends in no split"),
         ("run.other.test2019.tsv", "300\t7\t1\n", "second run for split 'test2019'"),

@@ -7,7 +7,6 @@ import pytest
 
 from limbeck.data import ids
 from limbeck.data.dataset import RankingData, Texts, positives, ranked
-from limbeck.data.texts import merge
 from limbeck.errors import LimbeckError
 
 
@@ -111,13 +110,6 @@ def test_the_fingerprint_depends_on_ids_and_their_order_only() -> None:
     one = Texts.from_dict({"a": "1", "b": "2"})
     assert one.fingerprint == Texts.from_dict({"a": "x", "b": "y"}).fingerprint
     assert one.fingerprint != Texts.from_dict({"b": "2", "a": "1"}).fingerprint
-
-
-def test_merging_keeps_an_id_once_and_refuses_two_texts_for_it() -> None:
-    both = merge([Texts.from_dict({"1": "a", "2": "b"}), Texts.from_dict({"2": "b", "3": "c"})])
-    assert dict(both.items()) == {"1": "a", "2": "b", "3": "c"}
-    with pytest.raises(LimbeckError, match="id '2' stands for two texts"):
-        merge([Texts.from_dict({"2": "b"}), Texts.from_dict({"2": "other"})])
 
 
 def test_an_unknown_split_names_the_known_ones() -> None:

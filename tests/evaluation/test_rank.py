@@ -11,7 +11,7 @@ import pytest
 from limbeck.data.dataset import RankingData, Texts
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import rank
-from limbeck.evaluation.candidates import with_judged, with_random
+from limbeck.evaluation.candidates import first_of, with_judged, with_random
 from limbeck.evaluation.measures import evaluate_run
 from limbeck.evaluation.rank import rerank, retrieve
 from limbeck.search.sparse import bm25_candidates
@@ -146,6 +146,11 @@ def test_mistakes_are_named(data: RankingData) -> None:
         rerank(LetterCrossEncoder(), data, {"q1": ["nowhere"]})
     with pytest.raises(LimbeckError, match="unknown id 'nobody'"):
         retrieve(LetterDualEncoder(), data, ["nobody"])
+
+
+def test_the_best_of_a_run_are_taken_and_a_query_that_it_misses_has_none() -> None:
+    run = {"a": {"x": 1.0, "y": 3.0, "z": 2.0}, "other": {"x": 1.0}}
+    assert first_of(run, ["a", "b"], 2) == {"a": ["y", "z"], "b": []}
 
 
 def test_judged_documents_come_in_front_where_they_are_missing() -> None:

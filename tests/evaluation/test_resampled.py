@@ -35,6 +35,14 @@ def test_each_resample_has_the_value_of_the_rows_drawn(kind: str, name: str, rou
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
+def test_a_class_that_a_resample_neither_has_nor_predicts_is_left_out_of_macro_f1() -> None:
+    scores, labels = np.eye(3)[[0, 0, 1, 2]], np.array([0, 1, 1, 2])
+    counts = np.array([2, 1, 1, 0])
+    found = resampled_measure("f1", pair_task(scores, labels), counts[None].astype(float))
+    assert found[0] == pytest.approx((4 / 5 + 2 / 3) / 2)
+    assert found[0] == pytest.approx(drawn_again("f1", scores, labels, counts))
+
+
 @pytest.mark.parametrize("name", ["auc", "ap", "pearson", "spearman"])
 def test_a_resample_without_positives_or_without_variety_is_nan(name: str) -> None:
     task = pair_task([0.3, 0.1, 0.7], [0, 0, 1])

@@ -116,6 +116,19 @@ def test_rows_keep_their_numbers_through_appends_and_compaction(tmp_path: Path) 
     store.verify()
 
 
+def test_rows_keep_their_numbers_where_shards_in_the_middle_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [mapped.shard.bytes for mapped in filled(tmp_path)._shards.shards]
+    monkeypatch.setattr("limbeck.stores.encodings.LARGE", 2 * max(sizes))
+    store = EncodingStore.open(tmp_path, KEY, 6)
+    store.compact()
+    assert 1 < len(store._shards.shards) < len(sizes)
+    for opened in (store, EncodingStore.read(tmp_path)):
+        assert opened.rows(TEXTS).tolist() == list(range(60))
+        np.testing.assert_array_equal(opened.take(np.arange(60)), vectors(TEXTS))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 def test_the_error_of_the_dtype_is_reported_and_survives_merging(tmp_path: Path, dtype: str) -> None:
     store = filled(tmp_path, dtype)

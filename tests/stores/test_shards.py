@@ -94,7 +94,9 @@ def test_a_changed_byte_is_noticed_at_the_first_touch_and_by_verify(store: Encod
         fresh.compact()
 
 
-def test_a_large_file_is_checked_by_verify_alone(store: EncodingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_checked_by_verify_and_before_it_is_merged(
+    store: EncodingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("limbeck.stores.mapped.CHECK_BELOW", 1)
     victim = sorted((store.path / "shards").glob("*/vectors.npy"))[1]
     content = bytearray(victim.read_bytes())
@@ -102,6 +104,8 @@ def test_a_large_file_is_checked_by_verify_alone(store: EncodingStore, monkeypat
     victim.write_bytes(content)
     fresh = reopen(store)
     fresh.get(["b"])
+    with pytest.raises(LimbeckError, match="is damaged"):
+        fresh.compact()
     with pytest.raises(LimbeckError, match="is damaged"):
         fresh.verify()
 
@@ -225,6 +229,18 @@ def test_a_fork_of_a_writer_does_not_write_nor_release_the_lock(tmp_path: Path) 
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         with pytest.raises(LimbeckError, match="is being written"), WriterLock(tmp_path / "lock").held():
             pass
+
+
+def test_a_fork_that_leaves_the_block_does_not_release_the_lock(tmp_path: Path) -> None:
+    child = 0
+    with WriterLock(tmp_path / "lock").held():
+        child = os.fork()
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            with pytest.raises(LimbeckError, match="is being written"), WriterLock(tmp_path / "lock").held():
+                pass
+    if child == 0:
+        os._exit(0)
 
 
 def test_a_store_opened_for_reading_is_not_written(store: EncodingStore) -> None:

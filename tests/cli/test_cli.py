@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from limbeck.matchers import MatcherSpec, build
+
+
+@pytest.fixture
+def models(tiny_bert, tmp_path) -> dict[str, Path]:
+    lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16}
+    for name, spec in {"dual": {"layers": 1}, "other": {"layers": 2}, "cross": {"kind": "cross_encoder"}}.items():
+        build(MatcherSpec(**lengths, **spec)).save_pretrained(tmp_path / name)
+    return {name: tmp_path / name for name in ("dual", "other", "cross")}
+
+
+def one_line_about(done, *words: str) -> None:
+    """A user's mistake: exit code 2, one line on stderr with the words in it, nothing on stdout, no traceback."""
+    assert done.code == 2, done
+    assert done.out == ""
+    lines = [line for line in done.err.strip().splitlines() if line.startswith("limbeck: ")]
+    assert len(lines) == 1 and "Traceback" not in done.err, done.err
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+def test_help_names_every_verb(limbeck):
+    done = limbeck("--help")
+    assert done.code == 0
+    for verb in ("demo", "recipes", "distill", "annotate", "evaluate", "report"):
+        assert verb in done.out
+
+
+def test_recipes_lists_what_ships(limbeck):
+    assert "demo" in limbeck("recipes").out
+    assert "demo" in json.loads(limbeck("recipes", "--json").out)
+
+
+def test_distill_prints_a_table_or_json_and_report_makes_the_page_again(limbeck, recipe, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+    done = limbeck("distill", path, "--out", tmp_path / "run", "--set", "stages.0.steps=2")
+    assert done.code == 0
+    assert "ndcg@10" in done.out and "student" in done.out
+    rows = json.loads(limbeck("distill", path, "--out", tmp_path / "run", "--set", "stages.0.steps=2", "--json").out)
+    assert [row["name"] for row in rows["rows"]] == ["teacher", "BM25", "student"]
+    (tmp_path / "run" / "report.html").unlink()
+    assert limbeck("report", tmp_path / "run").code == 0
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_evaluate_measures_compares_and_writes_a_run(limbeck, beir, models, tmp_path):
+    done = limbeck(
+        "evaluate", models["dual"], beir, "--against", models["other"], "--run", tmp_path / "run.trec", "--json"
+    )
+    found = json.loads(done.out)
+    assert found["task"] == "retrieve" and found["count"] == 6
+    assert found["comparisons"][0]["measure"] == "ndcg@10"
+    again = json.loads(limbeck("evaluate", tmp_path / "run.trec", beir, "--json").out)
+    assert again["measures"] == pytest.approx(found["measures"])
+    cross = json.loads(limbeck("evaluate", models["cross"], beir, "--json").out)
+    assert cross["task"] == "rerank" and cross["ms_per_query"] > 0
+    assert limbeck("evaluate", "bm25", beir).code == 0
+
+
+def test_evaluate_keeps_vectors_and_uses_them_again(limbeck, beir, models, tmp_path, monkeypatch):
+    first = limbeck("evaluate", models["dual"], beir, "--store", tmp_path / "store", "--json")
+    from limbeck.matchers.dual_encoder import DualEncoder
+
+    plain = DualEncoder.encode_document
+    asked = []
+    monkeypatch.setattr(
+        DualEncoder, "encode_document", lambda self, texts, *a: asked.append(len(texts)) or plain(self, texts)
+    )
+    second = limbeck("evaluate", models["dual"], beir, "--store", tmp_path / "store", "--json")
+    assert json.loads(first.out)["measures"] == json.loads(second.out)["measures"]
+    assert sum(asked) <= 60  # only the candidates of the timed queries
+
+
+def test_a_gate_that_is_missed_exits_with_one(limbeck, beir, models):
+    assert limbeck("evaluate", "bm25", beir, "--fail-below", "ndcg@10=0.01").code == 0
+    done = limbeck("evaluate", "bm25", beir, "--fail-below", "ndcg@10=1.01")
+    assert done.code == 1
+    assert "ndcg@10 is" in done.err
+
+
+def test_pair_tasks_are_measured(limbeck, models, tmp_path):
+    lines = [{"text_a": "copy a file", "text_b": f"sort {n}", "label": n % 2} for n in range(12)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = limbeck("evaluate", models["cross"], tmp_path / "test.jsonl", "--against", models["dual"], "--json")
+    found = json.loads(done.out)
+    assert set(found["measures"]) == {"auc", "ap", "accuracy", "f1"}
+    assert len(found["comparisons"]) == 4
+
+
+def test_annotate_resumes_and_exports(limbeck, beir, models, tmp_path):
+    first = json.loads(limbeck("annotate", models["cross"], beir, "--out", tmp_path / "s", "--depth", 5, "--json").out)
+    assert first["scored_now"] == first["pairs"] > 0
+    for shape, name in {"trec": "a.trec", "pylate": "b.jsonl", "flagembedding": "c.jsonl"}.items():
+        done = limbeck(
+            "annotate", models["cross"], beir, "--out", tmp_path / "s", "--depth", 5, "--top", 3,
+            "--export", tmp_path / name, "--shape", shape, "--json",
+        )  # fmt: skip
+        assert json.loads(done.out)["scored_now"] == 0
+        assert (tmp_path / name).stat().st_size > 0
+    assert len((tmp_path / "a.trec").read_text().splitlines()) == 18 * 3
+
+
+def test_scores_of_another_teacher_are_not_mixed_in(limbeck, beir, models, tmp_path):
+    limbeck("annotate", models["cross"], beir, "--out", tmp_path / "s", "--depth", 3)
+    one_line_about(
+        limbeck("annotate", models["dual"], beir, "--out", tmp_path / "s", "--depth", 3), str(tmp_path / "s")
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("corpus.jsonl", None, ["corpus.jsonl"]),
+        ("corpus.jsonl", "", ["corpus.jsonl"]),
+        ("corpus.jsonl", '{"_id": "", "text": "x"}\n', ["corpus.jsonl:1"]),
+        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n{"_id": "a", "text": "y"}\n', ["corpus.jsonl:2", "'a'"]),
+        ("corpus.jsonl", '{"_id": "a", "text": "x"\n', ["corpus.jsonl:1"]),
+        ("queries.jsonl", '{"_id": "q0", "text": ""}\n', ["queries.jsonl:1"]),
+        ("qrels/test.tsv", "q24\tnowhere\t1\n", ["test.tsv:1", "'nowhere'"]),
+        ("qrels/test.tsv", "nobody\td1\t1\n", ["test.tsv:1", "'nobody'"]),
+        ("qrels/test.tsv", "q24\td1\tgood\n", ["test.tsv:1", "good"]),
+    ],
+)
+def test_damaged_data_is_named(limbeck, beir, file, content, words):
+    if content is None:
+        (beir / file).unlink()
+    else:
+        (beir / file).write_text(content)
+    one_line_about(limbeck("evaluate", "bm25", beir), *words)
+
+
+def test_a_nan_teacher_score_is_refused_with_its_line(limbeck, recipe, tmp_path):
+    (tmp_path / "scores.trec").write_text("q0 Q0 d1 1 0.5 x\nq0 Q0 d2 2 nan x\n")
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump({**recipe, "teacher": {"scores": str(tmp_path / "scores.trec")}}))
+    one_line_about(limbeck("distill", path, "--out", tmp_path / "run"), "scores.trec:2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["distill", "nothing.yaml"], ["nothing.yaml", "no such recipe"]),
+        (["evaluate", "bm25", "/no/such/data"], ["/no/such/data"]),
+        (["evaluate", "/no/such/model", "pydocs"], ["/no/such/model"]),
+        (["evaluate", "bm25", "pydocs", "--split", "tset"], ["tset", "test"]),
+        (["evaluate", "bm25", "pydocs", "--task", "rank"], ["rank"]),
+        (["evaluate", "bm25", "pydocs", "--fail-below", "ndcg"], ["ndcg"]),
+        (["evaluate", "bm25", "pydocs", "--measures", "nddcg@10"], ["nddcg@10", "ndcg"]),
+        (["report", "/no/such/run"], ["/no/such/run"]),
+    ],
+)
+def test_what_is_not_there_is_named(limbeck, arguments, words):
+    one_line_about(limbeck(*arguments), *words)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(limbeck, recipe, tmp_path, monkeypatch):
+    import errno
+    import os
+
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+    plain = os.fsync
+    calls = []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) > 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        plain(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        one_line_about(limbeck("distill", path, "--out", tmp_path / "run"), "space")
+    assert not list((tmp_path / "run").rglob("*.partial"))
+    assert limbeck("distill", path, "--out", tmp_path / "run").code == 0

@@ -1,0 +1,158 @@
+"""Folders go both ways: what we save loads in sentence-transformers and scores the same, and theirs loads here."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder as TheirCrossEncoder
+from sentence_transformers import SentenceTransformer
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers import CrossEncoder, DualEncoder, MatcherSpec, build, load
+
+QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
+DOCUMENTS = ["Copy data from src to dst. " * 9, "Sort the items of the list in place.", "Create a socket object."]
+PAIRS = [(query, document) for query in QUERIES for document in DOCUMENTS]
+
+DUAL = {
+    "mean": {},
+    "cls and layer norm": {"pooling": "cls", "layer_norm": True, "dropout": 0.1},
+    "projection": {"dim": 64},
+    "cosine": {"similarity": "cosine"},
+    "learnt scale": {"scale": 20.0},
+    "separate towers": {"separate": True, "dim": 32},
+    "separate towers, learnt scale": {"separate": True, "scale": 10.0},
+}
+CROSS = {"cls": {"pooling": "cls", "layer_norm": True}, "mean": {}, "three outputs": {"outputs": 3}}
+
+
+def same(left: np.ndarray, right: np.ndarray) -> bool:
+    """Equal to 1e-5; a dot product of several hundred has less than that in float32, so 1e-6 of it is let through."""
+    return np.allclose(left, right, atol=1e-5, rtol=1e-6)
+
+
+def disturb(matcher):
+    """Weights that no constructor would give, so that a part which is not saved shows."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in matcher.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.01)
+    return matcher.eval()
+
+
+def their_dual_scores(model: SentenceTransformer) -> np.ndarray:
+    queries, documents = model.encode_query(QUERIES), model.encode_document(DOCUMENTS)
+    return model.similarity(queries, documents).numpy().reshape(-1)
+
+
+@pytest.mark.parametrize("options", DUAL.values(), ids=DUAL)
+def test_a_saved_dual_encoder_scores_the_same_in_sentence_transformers(minilm, tmp_path, options):
+    ours = disturb(build(MatcherSpec(start=minilm, layers=2, query_length=16, document_length=32, **options)))
+    ours.save_pretrained(tmp_path / "model")
+    theirs = SentenceTransformer(str(tmp_path / "model"))
+    assert same(their_dual_scores(theirs), ours.score(PAIRS))
+    assert same(load(tmp_path / "model").score(PAIRS), ours.score(PAIRS))
+
+
+@pytest.mark.parametrize("options", CROSS.values(), ids=CROSS)
+def test_a_saved_cross_encoder_scores_the_same_in_sentence_transformers(minilm, tmp_path, options):
+    spec = MatcherSpec(kind="cross_encoder", start=minilm, layers=2, query_length=16, document_length=32, **options)
+    ours = disturb(build(spec))
+    ours.save_pretrained(tmp_path / "model")
+    theirs = TheirCrossEncoder(str(tmp_path / "model"))
+    assert same(theirs.predict(PAIRS), ours.score(PAIRS))
+    assert same(load(tmp_path / "model").score(PAIRS), ours.score(PAIRS))
+
+
+def test_their_dual_encoder_scores_the_same_here(minilm):
+    ours = load(minilm)
+    assert isinstance(ours, DualEncoder)
+    assert ours.similarity == "cosine"
+    assert same(their_dual_scores(SentenceTransformer(minilm)), ours.score(PAIRS))
+
+
+def test_a_plain_classification_folder_loads_as_a_cross_encoder_with_raw_logits(tiny_bert, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_pretrained(tiny_bert, num_labels=1).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path)
+    ours = load(tmp_path)
+    assert isinstance(ours, CrossEncoder)
+    theirs = TheirCrossEncoder(str(tmp_path)).predict(PAIRS, activation_fn=torch.nn.Identity())
+    assert same(theirs, ours.score(PAIRS))
+    assert (ours.score(PAIRS) < 0).any() or (ours.score(PAIRS) > 1).any()
+
+
+def test_prompts_are_part_of_the_score_and_of_the_identity(minilm, tmp_path):
+    theirs = SentenceTransformer(minilm, prompts={"query": "search: ", "document": "text: "})
+    theirs.save_pretrained(str(tmp_path))
+    ours, plain = load(tmp_path), load(minilm)
+    assert same(their_dual_scores(theirs), ours.score(PAIRS))
+    assert np.abs(ours.score(PAIRS) - plain.score(PAIRS)).max() > 1e-3
+    assert ours.identity()["weights"] == plain.identity()["weights"]
+    assert ours.identity() != plain.identity()
+
+
+def test_first_layers_are_those_of_the_start(minilm):
+    whole, part = build(MatcherSpec(start=minilm)), build(MatcherSpec(start=minilm, layers=2))
+    theirs, ours = dict(whole.named_parameters()), dict(part.named_parameters())
+    assert {name.split("layer.")[1][0] for name in ours if "layer." in name} == {"0", "1"}
+    assert all(torch.equal(theirs[name], parameter) for name, parameter in ours.items())
+
+
+def test_more_layers_than_there_are_is_refused(tiny_bert):
+    with pytest.raises(LimbeckError, match="layers=4 is more than .* has; ask for at most 3"):
+        build(MatcherSpec(start=tiny_bert, layers=4))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "cross_encoder", "dim": 8}, "dim belongs to a dual_encoder"),
+        ({"outputs": 2}, "outputs belongs to a cross_encoder"),
+        ({"scale": 2.0, "similarity": "cosine"}, "scale needs similarity: dot"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        MatcherSpec(**options)
+
+
+def test_identity_changes_with_weights_and_lengths_and_nothing_else(tiny_bert, tmp_path):
+    spec = MatcherSpec(start=tiny_bert, query_length=8, document_length=16)
+    matcher = build(spec)
+    before = matcher.identity()
+    matcher.score(PAIRS)  # tokenisers remember the padding of their last call
+    assert matcher.identity() == before
+    matcher.save_pretrained(tmp_path / "model")
+    assert load(tmp_path / "model").identity() == before
+    assert build(spec.model_copy(update={"document_length": 17})).identity() != before
+    assert disturb(matcher).identity() != before
+    json.dumps(before)
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./nothing", "a/b/c"])
+def test_a_missing_folder_is_named(name):
+    with pytest.raises(LimbeckError, match="no such folder"):
+        load(name)
+
+
+def test_a_folder_that_is_no_model_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(LimbeckError, match="cannot be loaded as a model"):
+        load(tmp_path)
+
+
+def test_rank_orders_by_score_and_keeps_the_order_of_equals(tiny_bert):
+    matcher = build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16))
+    documents = ["sort a list", "copy a file", "sort a list", "open a folder"]
+    ranked = matcher.rank("copy a file", documents)
+    scores = matcher.score([("copy a file", document) for document in documents])
+    assert [score for _, score in ranked] == sorted(scores.tolist(), reverse=True)
+    positions = [position for position, _ in ranked]
+    assert positions.index(0) < positions.index(2)
+    assert matcher.rank("copy a file", documents, top_k=2) == ranked[:2]

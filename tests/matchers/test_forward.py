@@ -1,0 +1,98 @@
+"""The training pass and the inference pass see the same scores, however texts are cut into chunks."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from limbeck.matchers import MatcherSpec, TextBatch, build
+from limbeck.matchers.chunks import split_by_length
+from limbeck.matchers.gather import share
+
+QUERIES = ["copy a file", "sort", "open the folder and read a line of text"]
+DOCUMENTS = ["copy", "sort the list of numbers in place and return a new list", "file folder " * 20, "read a page"]
+LISTS = torch.tensor([[0, 2, 1], [1, 3, 0], [3, 2, 1]])
+
+
+def matcher(start: str, kind: str):
+    torch.manual_seed(0)
+    return build(MatcherSpec(kind=kind, start=start, query_length=8, document_length=20)).eval()
+
+
+@pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder"])
+@pytest.mark.parametrize("chunk", [None, 1, 2])
+def test_lists_and_all_pairs_have_the_scores_of_inference(tiny_bert, kind, chunk):
+    model = matcher(tiny_bert, kind)
+    expected = np.array([model.score([(query, document) for document in DOCUMENTS]) for query in QUERIES])
+    everything = model(model.prepare(TextBatch(QUERIES, DOCUMENTS, None), chunk)).scores
+    assert np.allclose(everything.detach().numpy(), expected, atol=1e-5)
+    listed = model(model.prepare(TextBatch(QUERIES, DOCUMENTS, LISTS), chunk)).scores
+    assert np.allclose(listed.detach().numpy(), np.take_along_axis(expected, LISTS.numpy(), axis=1), atol=1e-5)
+
+
+def test_only_the_signals_that_are_asked_for_are_shown(tiny_bert):
+    model = matcher(tiny_bert, "dual_encoder")
+    inputs = model.prepare(TextBatch(QUERIES, DOCUMENTS, LISTS))
+    scores = model(inputs)
+    assert scores.queries is None and scores.documents is None
+    shown = model(inputs, frozenset({"queries", "documents"}))
+    assert shown.scores is None
+    products = (shown.queries.unsqueeze(1) * shown.documents).sum(-1)
+    assert torch.allclose(products, scores.scores, atol=1e-5)
+
+
+def test_several_outputs_come_as_a_third_axis(tiny_bert):
+    model = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, outputs=3)).eval()
+    assert model(model.prepare(TextBatch(QUERIES, DOCUMENTS, LISTS))).scores.shape == (3, 3, 3)
+
+
+@pytest.mark.parametrize("limit", [None, 5, 8, 20])
+@pytest.mark.parametrize("seed", range(5))
+def test_chunks_cover_all_texts_once_and_cost_no_more_than_any_other_cut(limit, seed):
+    lengths = sorted(np.random.default_rng(seed).integers(2, 65, size=40).tolist())
+    chunks = split_by_length(lengths, limit, overhead=50)
+    assert [number for chunk in chunks for number in range(40)[chunk]] == list(range(40))
+    assert limit is None or all(chunk.stop - chunk.start <= limit for chunk in chunks)
+
+    def cost(cuts: list[slice]) -> int:
+        return sum((cut.stop - cut.start) * lengths[cut.stop - 1] + 50 for cut in cuts)
+
+    step = min(8, limit) if limit else 8
+    inner = range(step, 40, step)
+    for borders in itertools.chain.from_iterable(itertools.combinations(inner, n) for n in range(len(inner) + 1)):
+        cuts = [slice(a, b) for a, b in itertools.pairwise([0, *borders, 40])]
+        if limit is None or all(cut.stop - cut.start <= limit for cut in cuts):
+            assert cost(chunks) <= cost(cuts)
+
+
+def test_sorting_by_length_computes_few_padded_tokens(tiny_bert):
+    model = matcher(tiny_bert, "dual_encoder")
+    generator = np.random.default_rng(0)
+    texts = [" ".join(["file"] * count) for count in generator.integers(1, 18, size=200)]
+    chunks = model.tower.prepare(texts, "document")["chunks"]
+    padded = sum(chunk["attention_mask"].numel() for chunk in chunks)
+    real = sum(int(chunk["attention_mask"].sum()) for chunk in chunks)
+    assert sum(len(chunk["attention_mask"]) for chunk in chunks) == 200
+    assert real / padded > 0.8
+    assert real / (200 * 19) < 0.65  # what one padded batch would have been
+
+
+@pytest.mark.parametrize(("count", "world"), [(0, 2), (1, 2), (7, 3), (8, 2)])
+def test_shares_cover_everything_once_and_evenly(count, world):
+    parts = [list(range(count))[share(count, rank, world)] for rank in range(world)]
+    assert [item for part in parts for item in part] == list(range(count))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_query_of_100_000_characters_is_cut_and_scored(tiny_bert):
+    for kind in ("dual_encoder", "cross_encoder"):
+        scores = matcher(tiny_bert, kind).score([("copy " * 20_000, "sort a list")])
+        assert np.isfinite(scores).all()
+
+
+def test_no_texts_give_no_scores(tiny_bert):
+    for kind in ("dual_encoder", "cross_encoder"):
+        assert matcher(tiny_bert, kind).score([]).shape == (0,)

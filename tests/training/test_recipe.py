@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from limbeck.errors import LimbeckError
+from limbeck.training.recipe_files import load_recipe, set_value, shipped, write_recipe
+
+TEXT = """\
+name: mine
+data:
+  source: pydocs
+teacher:
+  model: some/teacher
+student:
+  layers: 2
+stages:
+  - objectives: [softmax_ce(tau=2)]
+    steps: 10
+"""
+
+
+def write(tmp_path, text: str):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("    steps: 10", "    stepz: 10", 10, "stages.0.stepz: unknown key; did you mean 'steps'?"),
+        (
+            "softmax_ce(tau=2)",
+            "softmax_c",
+            9,
+            "stages.0.objectives: unknown objective 'softmax_c'; did you mean 'softmax_ce'?",
+        ),
+        ("softmax_ce(tau=2)", "softmax_ce(tau=-1)", 9, "stages.0.objectives: softmax_ce: tau=-1 is not allowed"),
+        ("  layers: 2", "  layers: two", 7, "student.layers: Input should be a valid integer"),
+        ("  layers: 2", "  layer: 2", 7, "student.layer: unknown key; did you mean 'layers'?"),
+        ("data:\n  source: pydocs", "data: {}", 2, "data.source: is missing; add it"),
+        ("    steps: 10", "", 9, "stages.0: give either steps or epochs"),
+        (
+            "teacher:\n  model: some/teacher\n",
+            "",
+            1,
+            "stages.0 distils, but there is no teacher; add one, or use one_hot",
+        ),
+        ("  model: some/teacher", "  revision: main", 4, "teacher: give a model, a matcher to train, or scores"),
+        ("    steps: 10", "    steps: 10\n    batch_size: 8\n    accumulate: 3", 9, "batch_size .8. is not a multiple"),
+        ("    steps: 10", "    steps: 10\n    lists: {size: 9, pool: 4}", 11, "pool .4. is smaller than the lists"),
+        ("    steps: 10", "    steps: [1", 11, "is not valid YAML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_and_remedy(tmp_path, old, new, line, message):
+    assert old in TEXT
+    path = write(tmp_path, TEXT.replace(old, new))
+    with pytest.raises(LimbeckError) as caught:
+        load_recipe(path)
+    text = str(caught.value)
+    assert text.startswith(f"{path}:{line}: "), text
+    assert "\n" not in text
+    import re
+
+    assert re.search(message.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?"), text), text
+
+
+def test_a_missing_recipe_suggests_one_that_ships(tmp_path):
+    with pytest.raises(LimbeckError, match="no such recipe; did you mean 'demo'"):
+        load_recipe("demmo")
+
+
+def test_overrides_reach_every_level_and_keep_the_original():
+    values = yaml.safe_load(TEXT)
+    changed = load_recipe(values, ["stages.0.steps=20", "student.layers=null", "evaluation.depth=7", "name=other"])
+    assert (changed.stages[0].steps, changed.student.layers, changed.evaluation.depth) == (20, None, 7)
+    assert changed.name == "other"
+    assert values["stages"][0]["steps"] == 10
+
+
+@pytest.mark.parametrize("override", ["stages.0.steps", "stages.5.steps=1", "name.x=1", "stages.first.steps=1", "a=[1"])
+def test_an_override_that_leads_nowhere_is_refused(override):
+    with pytest.raises(LimbeckError, match="--set"):
+        set_value(yaml.safe_load(TEXT), override)
+
+
+def test_a_written_recipe_reads_back_the_same(tmp_path):
+    recipe = load_recipe(write(tmp_path, TEXT))
+    write_recipe(recipe, tmp_path / "resolved.yaml")
+    assert load_recipe(tmp_path / "resolved.yaml") == recipe
+    assert "max_grad_norm" in (tmp_path / "resolved.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_recipe_is_valid_and_says_what_it_is(name):
+    recipe = load_recipe(name)
+    assert len(recipe.description) > 20
+    assert recipe.name == name

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import limbeck as lb
+from limbeck.data import load as load_data
+from limbeck.data import write_run
+from limbeck.errors import LimbeckError
+from limbeck.matchers import CrossEncoder
+from limbeck.stores import ScoreStore
+from limbeck.training import session as session_module
+from limbeck.training import trainer as trainer_module
+from limbeck.training.annotate import annotate_data, top_by_teacher
+from limbeck.training.recipe_files import load_recipe, set_value
+
+
+def run(recipe: dict, out: Path, *overrides: str):
+    return lb.distill(recipe, out, list(overrides))
+
+
+def student_weights(folder: Path) -> bytes:
+    return (folder / "student" / "model.safetensors").read_bytes()
+
+
+def test_a_run_leaves_what_the_contract_names_and_nothing_else(recipe, tmp_path):
+    result = run(recipe, tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"recipe.yaml", "metrics.json", "report.html", "teacher", "student", "log.jsonl"}
+    assert [row.name for row in result.rows] == ["teacher", "BM25", "student"]
+    assert result.student.rank("copy a file", ["sort a list", "copy a file"])
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["rows"][2]["objective"] == "softmax_ce"
+    assert 0 <= metrics["rows"][2]["measures"]["ndcg@10"] <= 1
+    assert "softmax_ce" in (tmp_path / "run" / "report.html").read_text()
+    models = {json.loads(line)["model"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()}
+    assert models == {"teacher", "student"}
+
+
+def test_a_finished_run_is_returned_without_work(recipe, tmp_path, monkeypatch):
+    first = run(recipe, tmp_path / "run")
+    monkeypatch.setattr(session_module, "load", lambda _: pytest.fail("read the data again"))
+    assert run(recipe, tmp_path / "run").rows == first.rows
+
+
+def test_another_recipe_does_not_take_over_a_run(recipe, tmp_path):
+    run(recipe, tmp_path / "run")
+    with pytest.raises(LimbeckError, match=r"stages.0.lr differs\); choose another --out"):
+        run(recipe, tmp_path / "run", "stages.0.lr=0.5")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("")
+    with pytest.raises(LimbeckError, match="is not empty and holds no run"):
+        run(recipe, tmp_path / "full")
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_killed_at_any_moment_it_goes_on_and_ends_the_same(recipe, tmp_path, monkeypatch, moment):
+    """The moments: teacher's first and second step, its saving, scoring, the student's third step, its measuring."""
+    whole = tmp_path / "whole"
+    run(recipe, whole)
+    calls: dict[str, int] = {}
+
+    def dies(owner, name, at):
+        plain = getattr(owner, name)
+
+        def wrapped(*args, **kwargs):
+            calls[name] = calls.get(name, 0) + 1
+            if calls[name] == at:
+                raise Killed
+            return plain(*args, **kwargs)
+
+        patch.setattr(owner, name, wrapped)
+
+    with monkeypatch.context() as patch:
+        if moment in (0, 1, 4):
+            dies(trainer_module.DistillationTrainer, "compute_loss", {0: 1, 1: 2, 4: 5}[moment])
+        elif moment == 2:
+            dies(CrossEncoder, "save_pretrained", 1)
+        elif moment == 3:
+            dies(session_module, "annotate", 1)
+        else:
+            dies(session_module, "rerank", 3)
+        with pytest.raises(Killed):
+            run(recipe, tmp_path / "killed")
+    run(recipe, tmp_path / "killed")
+    assert student_weights(whole) == student_weights(tmp_path / "killed")
+    assert [row.measures for row in run(recipe, whole).rows] == [
+        row.measures for row in run(recipe, tmp_path / "killed").rows
+    ]
+
+
+def test_teacher_scores_are_the_teachers_and_made_once(recipe, tmp_path, beir):
+    run(recipe, tmp_path / "run")
+    store = ScoreStore.read(tmp_path / "run" / "teacher" / "scores")
+    teacher, data = lb.load(tmp_path / "run" / "teacher" / "model"), load_data(beir)
+    stored = store.to_run()
+    assert set(stored) == {f"q{number}" for number in range(18)}
+    pairs = [(query, document) for query, scores in stored.items() for document in scores]
+    expected = teacher.score([(data.queries[query], data.corpus[document]) for query, document in pairs])
+    assert np.allclose([stored[query][document] for query, document in pairs], expected, atol=1e-5)
+
+
+def test_scores_made_elsewhere_teach_without_a_model(recipe, tmp_path, beir):
+    data = load_data(beir)
+    scores = {
+        query: {
+            document: float(len(set(data.queries[query].split()) & set(data.corpus[document].split())))
+            for document in data.corpus.ids_at(range(0, 60, 3))
+        }
+        for query in data.qrels["train"]
+    }
+    write_run(scores, tmp_path / "llm.trec")
+    recipe = {**recipe, "teacher": {"scores": str(tmp_path / "llm.trec")}}
+    result = run(recipe, tmp_path / "run")
+    assert [row.name for row in result.rows] == ["BM25", "student"]
+    losses = [json.loads(line).get("loss") for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert any(loss and loss > 0 for loss in losses)
+
+
+def test_scores_of_other_queries_are_refused(recipe, tmp_path, beir):
+    write_run({"q24": {"d1": 1.0, "d2": 0.0}}, tmp_path / "other.trec")
+    recipe = {**recipe, "teacher": {"scores": str(tmp_path / "other.trec")}}
+    with pytest.raises(LimbeckError, match=r"no candidate document|none of the training pairs"):
+        run(recipe, tmp_path / "run")
+
+
+def test_without_any_label_the_teacher_is_followed(recipe, tmp_path, beir):
+    teacher = tmp_path / "teacher"
+    run(recipe, tmp_path / "first")
+    lb.load(tmp_path / "first" / "teacher" / "model").save_pretrained(teacher)
+    for file in (beir / "qrels").iterdir():
+        file.unlink()
+    (beir / "qrels").rmdir()
+    result = run({**recipe, "teacher": {"model": str(teacher)}}, tmp_path / "run")
+    assert result.rows == []
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    dev = [entry["dev"] for entry in log if "dev" in entry]
+    assert dev and set(dev[0]) == {"spearman", "overlap@5", "kendall"}
+
+
+def test_few_labels_and_many_unlabelled_queries_train_together(recipe, tmp_path):
+    extra = tmp_path / "logged.tsv"
+    extra.write_text(
+        "".join(f"log{number}\tsort {word} file\n" for number, word in enumerate(["text", "list", "page"]))
+    )
+    recipe = set_value(recipe, f"data.unlabelled={extra}")
+    recipe = set_value(recipe, "data.labelled_queries=5")
+    session = session_module.Session(load_recipe(recipe), tmp_path / "run")
+    lists = session.lists(load_recipe(recipe).teacher.stages[0])
+    labelled = [query.id for query in lists.ranked if query.labelled]
+    assert len(labelled) == 5 and len(lists) == 21
+    index = next(number for number, query in enumerate(lists.ranked) if query.id == "log1")
+    assert np.isnan(lists.labels(index, lists.pick(index, 0))).all()
+    run(recipe, tmp_path / "run")
+    assert {"log0", "log1", "log2"} <= set(ScoreStore.read(tmp_path / "run" / "teacher" / "scores").query_ids())
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_a_live_teacher_gives_the_losses_of_a_cached_one(recipe, tmp_path, in_batch):
+    run(recipe, tmp_path / "first")
+    base = {**recipe, "teacher": {"model": str(tmp_path / "first" / "teacher" / "model")}}
+    changes = [f"stages.0.lists.in_batch={in_batch}", "stages.0.lists.pool=60", "stages.0.lists.negatives=uniform"]
+    run(base, tmp_path / "cached", *changes)
+    run(base, tmp_path / "live", *changes, "teacher.live=true")
+    assert not (tmp_path / "live" / "teacher").exists()
+
+    def losses(folder: Path) -> list[float]:
+        entries = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        return [entry["loss"] for entry in entries if "loss" in entry]
+
+    assert losses(tmp_path / "cached") == pytest.approx(losses(tmp_path / "live"), abs=1e-4)
+
+
+def test_standardised_scores_change_the_training(recipe, tmp_path):
+    run(recipe, tmp_path / "none")
+    for kind in ("list", "global"):
+        run(recipe, tmp_path / kind, f"teacher.standardise={kind}")
+        assert student_weights(tmp_path / "none") != student_weights(tmp_path / kind)
+
+
+def test_a_teacher_with_three_outputs_does_not_fit_a_student_with_one(recipe, tmp_path, tiny_bert):
+    from limbeck.matchers import MatcherSpec, build
+
+    build(MatcherSpec(kind="cross_encoder", start=tiny_bert, outputs=3)).save_pretrained(tmp_path / "teacher")
+    recipe = {**recipe, "teacher": {"model": str(tmp_path / "teacher")}}
+    with pytest.raises(LimbeckError, match="the teacher gives 3 scores per pair and the student 1"):
+        run(recipe, tmp_path / "run")
+
+
+def test_early_stopping_keeps_the_best_weights_on_dev(recipe, tmp_path):
+    changes = ["stages.0.steps=40", "stages.0.lr=0.01", "stages.0.eval_every=2", "stages.0.patience=3"]
+    run(recipe, tmp_path / "run", *changes)
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    dev = [(entry["step"], entry["dev"]["ndcg@10"]) for entry in log if entry["model"] == "student" and "dev" in entry]
+    best = max(value for _, value in dev)
+    first_best = next(number for number, (_, value) in enumerate(dev) if value == best)
+    assert dev[-1][0] == 40 or len(dev) - 1 - first_best == 3
+    session = session_module.Session(load_recipe(recipe, changes), tmp_path / "again")
+    assert session.judged_dev(lb.load(tmp_path / "run" / "student"))["ndcg@10"] == pytest.approx(best)
+
+
+def test_annotating_again_scores_only_what_is_new(recipe, tmp_path, beir):
+    run(recipe, tmp_path / "run")
+    teacher = str(tmp_path / "run" / "teacher" / "model")
+    first = annotate_data(teacher, str(beir), tmp_path / "scores", depth=5)
+    again = annotate_data(teacher, str(beir), tmp_path / "scores", depth=5)
+    deeper = annotate_data(teacher, str(beir), tmp_path / "scores", depth=7)
+    assert first.scored == len(first.store) > 18 * 4
+    assert again.scored == 0
+    assert deeper.scored == len(deeper.store) - first.scored > 0
+    everything = annotate_data(teacher, str(beir), tmp_path / "scores", split="all", depth=5)
+    assert len(everything.store.query_ids()) == 30
+
+
+def test_the_top_by_teacher_always_keeps_positives():
+    scores = {"q": {"a": 3.0, "b": 2.0, "c": 1.0, "p": -5.0}}
+    assert top_by_teacher(scores, {"q": {"p": 1, "a": 0}}, 2) == {"q": {"p": -5.0, "a": 3.0}}
+    assert top_by_teacher(scores, {"q": {"a": 1, "b": 1, "p": 1}}, 2) == {"q": {"a": 3.0, "b": 2.0, "p": -5.0}}
