@@ -93,8 +93,8 @@ def positives(grades: Mapping[str, int], at_least: int = 1) -> list[str]:
 
 
 def ranked(scores: Mapping[str, float]) -> list[str]:
-    """The documents of one query by falling score; ties by id, so that an order never depends on a dict's."""
-    return sorted(scores, key=lambda document: (-scores[document], document))
+    """The documents of one query, best first; of equal scores the greater id first, as trec_eval has it."""
+    return [document for _, document in sorted(((score, document) for document, score in scores.items()), reverse=True)]
 
 
 def _split(parts: Mapping[str, V], split: str, problem: str) -> V:

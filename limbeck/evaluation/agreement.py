@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from limbeck.data.dataset import Run
+from limbeck.data.dataset import Run, ranked
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import ranking
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def _compare(query: str, student: Mapping[str, float], teacher: Mapping[str, flo
         raise LimbeckError(f"query {query!r}: a score is not a number; score it again")
     if len(teacher) < 2 or np.ptp(wanted) == 0:
         return [np.nan, np.nan, np.nan]
-    shared = {*ranking(own)[:k]} & {*ranking(teacher)[:k]} if np.ptp(found) else set()
+    shared = {*ranked(own)[:k]} & {*ranked(teacher)[:k]} if np.ptp(found) else set()
     overlap = len(shared) / k if len(teacher) > k else np.nan
     if np.ptp(found) == 0:
         return [overlap, 0.0, 0.0]

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import ir_measures
 import numpy as np
 
-from limbeck.data.dataset import Candidates, Qrels, Run
+from limbeck.data.dataset import Candidates, Qrels, Run, ranked
 from limbeck.errors import LimbeckError, did_you_mean
 
 DEFAULT_MEASURES = ("ndcg@10", "mrr@10", "recall@100")
@@ -91,11 +91,6 @@ def measure_name(measure: ir_measures.Measure) -> str:
     return f"{base}@{cutoff}" if cutoff else base
 
 
-def ranking(scores: Mapping[str, float]) -> list[str]:
-    """Document ids, best first; of equal scores the greater id first."""
-    return [document for _, document in sorted(((score, document) for document, score in scores.items()), reverse=True)]
-
-
 def evaluate_run(
     run: Candidates, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES, relevance_level: int = 1
 ) -> RankingResult:
@@ -136,5 +131,5 @@ def _by_rank(run: Candidates) -> Run:
                 raise LimbeckError(
                     f"the score of query {query!r}, document {document!r} is not a number; score it again"
                 )
-        ranks[query] = {document: -float(rank) for rank, document in enumerate(ranking(scores))}
+        ranks[query] = {document: -float(rank) for rank, document in enumerate(ranked(scores))}
     return ranks

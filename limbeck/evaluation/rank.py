@@ -41,11 +41,8 @@ class Encoder(Scorer, Protocol):
 
 
 def encodes_ahead(matcher: Scorer) -> TypeGuard[Encoder]:
-    """Whether documents can be encoded once, before any query is known, and a pair costs one inner product.
-
-    A matcher may decline with `stores = False`.
-    """
-    return getattr(matcher, "similarity", None) in ("dot", "cosine") and getattr(matcher, "stores", True)
+    """Whether documents can be encoded once, before any query is known, and a pair costs one inner product."""
+    return getattr(matcher, "similarity", None) in ("dot", "cosine")
 
 
 def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:

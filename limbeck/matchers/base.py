@@ -49,7 +49,6 @@ class Matcher(nn.Module, ABC):
     """Scores how well a document answers a query."""
 
     kind: ClassVar[str]
-    encodes_ahead: ClassVar[bool]  # True where a document can be encoded before any query is known
 
     @abstractmethod
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:

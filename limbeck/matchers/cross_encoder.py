@@ -26,7 +26,6 @@ class CrossEncoder(Matcher):
     """s(q, d) = w . pool(T(concat(q, d))): the teacher. Scores are raw logits; no sigmoid is applied."""
 
     kind = "cross_encoder"
-    encodes_ahead = False
 
     def __init__(self, model: STCrossEncoder) -> None:
         super().__init__()

@@ -25,7 +25,6 @@ class DualEncoder(Matcher):
     """Query and document are encoded apart; their vectors meet in a dot product or a cosine."""
 
     kind = "dual_encoder"
-    encodes_ahead = True
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()

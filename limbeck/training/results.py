@@ -8,6 +8,7 @@ from typing import Any, Literal
 from limbeck.data import Run
 from limbeck.evaluation import RankingResult, compare_rankings, evaluate_run, measure_latency, rerank, retrieve
 from limbeck.evaluation.command import size_in_mb
+from limbeck.evaluation.rank import encodes_ahead
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
 from limbeck.progress import say
@@ -56,7 +57,7 @@ class Bench:
     def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         data = self.session.data
-        if self.spec.task == "retrieve" and matcher.encodes_ahead:
+        if self.spec.task == "retrieve" and encodes_ahead(matcher):
             run = retrieve(matcher, data, list(self.labels), k=self.spec.depth)
         else:
             run = rerank(matcher, data, self.candidates)

