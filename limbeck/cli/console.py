@@ -14,7 +14,7 @@ from limbeck.progress import Advance
 
 SILENCE = 10.0  # seconds between two lines where there is no terminal to draw a bar on
 
-out = Console()  # results
+out = Console(width=None if sys.stdout.isatty() else 120)  # results
 err = Console(stderr=True)  # progress and errors: a redirected result stays clean
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 VARIANTS = {
-    "no distillation (one_hot)": ["one_hot(tau=2)"],
+    "one_hot, no teacher": ["one_hot(tau=2)"],
     "softmax_ce": ["softmax_ce(tau=2)"],
     "margin_mse": ["margin_mse"],
 }
@@ -42,11 +42,8 @@ def register(app: typer.Typer) -> None:
         from limbeck.training.results import rows_as_json
 
         recipe = load_recipe("demo", override)
-        err.print(
-            "A small run on the docstrings of this Python: about 5 minutes on 2 cores. Ctrl-C stops it; the same "
-            "command goes on.",
-            highlight=False,
-        )
+        begun = "A small run on the docstrings of this Python: about 5 minutes on 2 cores."
+        err.print(f"{begun} Ctrl-C stops it; the same command goes on.", highlight=False, soft_wrap=True)
         with reporting(reporter()):
             result = compare(recipe, VARIANTS, out, next(iter(VARIANTS)), QUESTIONS, NOTE)
         if as_json:
@@ -54,13 +51,13 @@ def register(app: typer.Typer) -> None:
             print(json.dumps(found, indent=2, ensure_ascii=False))
             return
         console.print(results_table(result.rows))
-        console.print(f"\n{NOTE}", style="dim", highlight=False)
+        console.print(f"\n{NOTE}", style="dim", highlight=False, soft_wrap=True)
         for example in read_json(out / "examples.json"):
             console.print(f"\n{example['query']}?", style="bold", highlight=False)
             for found in example["lists"]:
                 names = ", ".join(hit["id"] for hit in found["results"])
-                console.print(f"  {found['name']:<12} {names}", highlight=False)
-        console.print(_next_steps(out, result.seconds), highlight=False)
+                console.print(f"  {found['name']:<12} {names}", highlight=False, soft_wrap=True)
+        console.print(_next_steps(out, result.seconds), highlight=False, soft_wrap=True)
 
 
 def _next_steps(out: Path, seconds: float) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def results_table(rows: list[Row]) -> Table:
     """Quality beside speed and size."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model")
+    table.add_column("model", no_wrap=True)
     measures = list(rows[0].measures)
     headings = [*measures, "kept", "ms/query", "pairs/s", "size", "speed-up"]
     compared = next((row.significance["against"] for row in rows if row.significance), None)

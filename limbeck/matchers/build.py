@@ -18,6 +18,7 @@ from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.segments import SegmentPooling
 
 
 class MatcherSpec(BaseModel):
@@ -28,7 +29,9 @@ class MatcherSpec(BaseModel):
     kind: Literal["dual_encoder", "cross_encoder"] = "dual_encoder"
     start: str = Field("minilm", description="weights to start from: a folder, a hub name, or `minilm`")
     layers: int | None = Field(None, ge=1, description="keep the first so many layers; all by default")
-    pooling: Literal["mean", "cls"] = "mean"
+    pooling: Literal["mean", "cls", "segments"] = Field(
+        "mean", description="segments (cross-encoder): each text by itself; starts as the dual encoder it was"
+    )
     query_length: int = Field(32, ge=4, description="tokens of a query, special ones included")
     document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the pooled output")
@@ -48,8 +51,12 @@ class MatcherSpec(BaseModel):
             wrong += ["separate"] if self.separate else []
             if wrong:
                 raise ValueError(f"{wrong[0]} belongs to a dual_encoder; a cross_encoder has one joint pass")
+            if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
+                raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
         elif self.outputs != 1:
             raise ValueError("outputs belongs to a cross_encoder; a dual_encoder has one score per pair")
+        elif self.pooling == "segments":
+            raise ValueError("pooling: segments belongs to a cross_encoder; a dual_encoder sees one text at a time")
         if self.scale is not None and self.similarity != "dot":
             raise ValueError("scale needs similarity: dot; a cosine cannot leave [-1, 1]")
         return self
@@ -64,18 +71,11 @@ def build(spec: MatcherSpec) -> Matcher:
     """Make the matcher that `spec` describes; new parts are initialised from torch's global generator."""
     with quiet():
         if spec.kind == "cross_encoder":
-            transformer = _transformer(spec, max_seq_length=spec.pair_length)
-            modules = _pooled(spec, transformer)
-            width = transformer.get_embedding_dimension()
-            head = Dense(width, spec.outputs, activation_function=nn.Identity(), module_output_name="scores")
-            nn.init.normal_(head.linear.weight, std=0.02)
-            nn.init.zeros_(head.linear.bias)
-            return CrossEncoder(STCrossEncoder(modules=[*modules, head], activation_fn=nn.Identity()))
+            return CrossEncoder(STCrossEncoder(modules=_cross_modules(spec), activation_fn=nn.Identity()))
+        modules: list[nn.Module] = [*_dual_modules(spec)]
         if spec.separate:
             modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]
-        else:
-            modules = _dual_modules(spec)
-        return DualEncoder(SentenceTransformer(modules=[*modules], similarity_fn_name=spec.similarity))
+        return DualEncoder(SentenceTransformer(modules=modules, similarity_fn_name=spec.similarity))
 
 
 def _transformer(spec: MatcherSpec, **lengths: int) -> Transformer:
@@ -113,6 +113,20 @@ def _pooled(spec: MatcherSpec, transformer: Transformer) -> list[Module]:
     if spec.layer_norm:
         modules.append(LayerNorm(width))
     return modules
+
+
+def _cross_modules(spec: MatcherSpec) -> list[nn.Module]:
+    transformer = _transformer(spec, max_seq_length=spec.pair_length)
+    if spec.pooling == "segments":
+        if "token_type_ids" not in transformer.preprocess([("a", "b")]):
+            raise LimbeckError(f"{spec.start}: its tokeniser does not mark which text is which; use pooling: mean")
+        transformer.model.config.num_labels = 1  # where the library looks for the number of outputs
+        return [transformer, SegmentPooling()]
+    width = transformer.get_embedding_dimension()
+    head = Dense(width, spec.outputs, activation_function=nn.Identity(), module_output_name="scores")
+    nn.init.normal_(head.linear.weight, std=0.02)
+    nn.init.zeros_(head.linear.bias)
+    return [*_pooled(spec, transformer), head]
 
 
 def _dual_modules(spec: MatcherSpec) -> list[Module]:

@@ -15,6 +15,7 @@ from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, Matcher, TextBatch
 from limbeck.matchers.chunks import prepare_chunks, run_chunks
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.segments import load_segmented
 from limbeck.matchers.tower import describe
 from limbeck.progress import progress
 from limbeck.signals import Signals
@@ -86,4 +87,7 @@ class CrossEncoder(Matcher):
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> CrossEncoder:
         """Load a sentence-transformers cross-encoder folder or hub name; no code of the model's own is run."""
         with quiet():
+            segmented = load_segmented(Path(path))
+            if segmented is not None:
+                return cls(STCrossEncoder(modules=segmented, activation_fn=torch.nn.Identity()))
             return cls(STCrossEncoder(str(path), revision=revision))

@@ -156,3 +156,26 @@ def test_rank_orders_by_score_and_keeps_the_order_of_equals(tiny_bert):
     positions = [position for position, _ in ranked]
     assert positions.index(0) < positions.index(2)
     assert matcher.rank("copy a file", documents, top_k=2) == ranked[:2]
+
+
+def test_a_cross_encoder_that_pools_texts_apart_ranks_before_training_and_loads_again(minilm, tmp_path):
+    spec = MatcherSpec(kind="cross_encoder", start=minilm, pooling="segments", query_length=16, document_length=48)
+    ours = build(spec)
+    assert [ours.rank(query, DOCUMENTS)[0][0] for query in QUERIES] == [0, 1, 2]
+    disturb(ours).save_pretrained(tmp_path / "model")
+    assert same(load(tmp_path / "model").score(PAIRS), ours.score(PAIRS))
+    assert ours.outputs == load(tmp_path / "model").outputs == 1
+
+
+def test_texts_pooled_apart_have_the_cosine_of_their_own_tokens_means(tiny_bert):
+    from limbeck.matchers.segments import SegmentPooling
+
+    torch.manual_seed(0)
+    tokens = torch.randn(2, 6, 4)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+    segment = torch.tensor([[0, 0, 1, 1, 1, 1], [0, 1, 1, 1, 0, 0]])
+    features = {"token_embeddings": tokens, "attention_mask": mask, "token_type_ids": segment}
+    scores = SegmentPooling(20.0)(features)["scores"].detach().numpy()
+    for row, (first, second) in enumerate([(slice(0, 2), slice(2, 6)), (slice(0, 1), slice(1, 4))]):
+        u, v = (tokens[row, part].numpy().astype(float).mean(axis=0) for part in (first, second))
+        assert scores[row, 0] == pytest.approx(20 * u @ v / np.linalg.norm(u) / np.linalg.norm(v), rel=1e-5)
