@@ -2,8 +2,9 @@
 
 import limbeck as lb
 
-result = lb.distill("pydocs-small")
-print(result.table())
+result = lb.distill("pydocs-softmax-ce")
+for row in result.rows:
+    print(row.name, row.measures, row.speedup)
 print(result.student.rank("how do I copy a file", documents))
 """
 

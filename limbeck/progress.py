@@ -31,8 +31,8 @@ _reporter: ContextVar[Reporter | None] = ContextVar("limbeck_reporter", default=
 
 
 @contextmanager
-def reporting(reporter: Reporter) -> Iterator[None]:
-    """Show the progress of everything inside the block through `reporter`."""
+def reporting(reporter: Reporter | None) -> Iterator[None]:
+    """Show the progress of everything inside the block through `reporter`; None shows nothing."""
     token = _reporter.set(reporter)
     try:
         yield

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+SHAPES = ("trec", "sentence-transformers", "pylate", "flagembedding")
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -28,9 +30,12 @@ def register(app: typer.Typer) -> None:
         """Score candidates with a teacher and keep its raw logits. Nothing is scored twice, whatever happens."""
         from limbeck.cli.console import reporter
         from limbeck.data import write_scores
+        from limbeck.errors import LimbeckError, did_you_mean
         from limbeck.progress import reporting
         from limbeck.training.annotate import annotate_data, top_by_teacher
 
+        if shape not in SHAPES:
+            raise LimbeckError(f"unknown --shape {shape!r}; {did_you_mean(shape, list(SHAPES))}")
         with reporting(reporter()):
             done = annotate_data(teacher, data, out, split, queries, candidates, depth, revision, batch_size)
             if export is not None or top is not None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 VARIANTS = {
-    "one_hot, no teacher": ["one_hot(tau=2)"],
-    "softmax_ce": ["softmax_ce(tau=2)"],
+    "one_hot, no teacher": ["one_hot"],
+    "softmax_ce": ["softmax_ce"],
     "margin_mse": ["margin_mse"],
 }
 QUESTIONS = [

@@ -35,10 +35,10 @@ def register(app: typer.Typer) -> None:
 
         gates = [parse_gate(text) for text in fail_below]
         names = [name.strip() for name in measures.split(",")] if measures else None
-        names = names + [gate.measure for gate in gates if gate.measure not in names] if names else None
         request = Request(
-            model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run
-        )
+            model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
+            [gate.measure for gate in gates],
+        )  # fmt: skip
         with reporting(reporter()):
             found = run_evaluation(request)
         print(json.dumps(found.as_json(), indent=2, ensure_ascii=False) if as_json else found)

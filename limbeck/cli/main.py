@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from importlib import import_module
+from typing import NoReturn
 
 import typer
 
@@ -20,6 +21,16 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+INTERRUPTED = 130
+PLACES = {
+    errno.ENOSPC: "free some space and run the same command again",
+    errno.EDQUOT: "free some space and run the same command again",
+    errno.EACCES: "check its permissions, or choose another place",
+    errno.EROFS: "choose another place",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOTDIR: "choose another place",
+}
 
 for verb in ("demo", "recipes", "distill", "annotate", "evaluate", "report"):
     import_module(f"limbeck.cli.{verb}").register(app)
@@ -41,20 +52,39 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
-        app()
+        code = app(standalone_mode=False)
     except LimbeckError as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        print("interrupted; run the same command again to go on", file=sys.stderr)
-        sys.exit(130)
+        _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if error.errno not in PLACES:
             raise
-        _fail(f"{error.filename or 'a file'}: {error.strerror}; free some space or choose another place")
+        _fail(f"{error.filename or 'a file'}: {error.strerror}; {PLACES[error.errno]}")
+    except Exception as error:
+        _usage(error)
+    else:
+        if code == INTERRUPTED:
+            _interrupted()
+        sys.exit(code or 0)
 
 
-def _fail(message: str) -> None:
-    print(f"limbeck: {message}", file=sys.stderr)
+def _usage(error: Exception) -> NoReturn:
+    """The parser's own errors know their exit code and their sentence; anything else is a bug and keeps its trace."""
+    if not hasattr(error, "exit_code"):
+        raise error
+    if not hasattr(error, "format_message"):
+        sys.exit(error.exit_code)
+    _fail(f"{error.format_message()} `limbeck --help` and `limbeck COMMAND --help` say what there is.")
+
+
+def _interrupted() -> NoReturn:
+    print("limbeck: interrupted; run the same command again to go on", file=sys.stderr)
+    sys.exit(INTERRUPTED)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"limbeck: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -108,6 +109,11 @@ class Texts:
     def fingerprint(self) -> str:
         """A digest of the ids and their order: what row numbers mean depends on nothing else."""
         return digest(np.ascontiguousarray(self._index).tobytes())
+
+    @cached_property
+    def content_digest(self) -> str:
+        """A digest of ids, titles and texts, for what is computed from them."""
+        return digest(*(bytes(memoryview(batch.serialize())) for batch in self.batches()))
 
     @property
     def ids(self) -> Sequence[str]:

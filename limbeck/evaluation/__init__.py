@@ -1,7 +1,7 @@
 """Numbers about matchers: quality, agreement with a teacher, significance, cost."""
 
 from limbeck.evaluation.agreement import Agreement, agreement
-from limbeck.evaluation.candidates import first_of, with_judged, with_random
+from limbeck.evaluation.candidates import candidate_run, first_of, with_judged, with_random
 from limbeck.evaluation.gate import Gate, failures, parse_gate
 from limbeck.evaluation.latency import Latency, folder_bytes, measure_latency, parameter_count
 from limbeck.evaluation.measures import RankingResult, canonical_name, evaluate_run, measure_name, parse_measure
@@ -17,6 +17,7 @@ __all__ = [
     "RankingResult",
     "agreement",
     "canonical_name",
+    "candidate_run",
     "compare_pairs",
     "compare_rankings",
     "evaluate_pairs",

@@ -13,8 +13,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limbeck.data.dataset import Candidates, Qrels, Texts, positives, ranked
+from limbeck.data.dataset import Candidates, Qrels, RankingData, Texts, positives, ranked
+from limbeck.data.trec import read_run
+from limbeck.errors import LimbeckError
 from limbeck.evaluation.rank import Lists
+from limbeck.search.sparse import SparseIndex, bm25_candidates
+
+
+def candidate_run(
+    data: RankingData, query_ids: Sequence[str], source: str, split: str, depth: int, index: SparseIndex | None = None
+) -> Candidates:
+    """Candidates by the name of their source: `bm25`, `given` by the data, or a TREC run file.
+
+    A source that knows none of the queries is refused.
+    """
+    if source == "bm25":
+        return bm25_candidates(data, query_ids, depth, index)
+    run = data.candidates(split) if source == "given" else read_run(source)
+    if query_ids and not any(query in run for query in query_ids):
+        problem = f"has candidates for none of the {len(query_ids):,} queries of {split!r} (it has {next(iter(run))!r})"
+        raise LimbeckError(f"{data.name if source == 'given' else source}: {problem}; check the query ids")
+    return run
 
 
 def first_of(run: Candidates, query_ids: Sequence[str], depth: int) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 
 from limbeck.data import Candidates, PairData, RankingData, load, read_run, write_run
 from limbeck.errors import LimbeckError, did_you_mean
-from limbeck.evaluation.candidates import first_of, with_judged
-from limbeck.evaluation.measures import evaluate_run
+from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
+from limbeck.evaluation.measures import canonical_name, evaluate_run
 from limbeck.evaluation.pairs import evaluate_pairs
 from limbeck.evaluation.rank import encodes_ahead, rerank, retrieve
 from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
@@ -42,6 +43,7 @@ class Request:
     limit: int | None = None
     store: Path | None = None
     run: Path | None = None
+    also: Sequence[str] = ()  # measures besides the default ones or the chosen
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
     matcher = load_matcher(request.model)
     scores = matcher.score(texts)
     measures = evaluate_pairs(scores, labels, request.measures)
+    measures |= evaluate_pairs(scores, labels, [name for name in request.also if name not in measures])
     comparisons: tuple[Comparison, ...] = ()
     if request.against is not None:
         baseline = load_matcher(request.against).score(texts)
@@ -127,7 +130,8 @@ def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
     qrels = data.judgements(request.split)
     query_ids = sorted(qrels)[: request.limit]
     qrels = {query: qrels[query] for query in query_ids}
-    measures = request.measures or ["ndcg@10", "mrr@10", f"recall@{min(request.depth, 100)}"]
+    measures = [*(request.measures or ["ndcg@10", "mrr@10", f"recall@{min(request.depth, 100)}"]), *request.also]
+    measures = [canonical_name(name) for name in measures]  # a mistake is told before the work is done
     ranker = _Ranker(request, data, query_ids)
     run, task = ranker.rank(request.model)
     result = evaluate_run(run, qrels, measures, request.relevance_level)
@@ -139,7 +143,7 @@ def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
     if request.run is not None:
         write_run(run, request.run)
     matcher = ranker.matchers.get(request.model)
-    speed = rerank_speed(matcher, data, ranker.lists()) if matcher is not None else None
+    speed = rerank_speed(matcher, data, ranker.lists()) if matcher is not None and task == "rerank" else None
     return Evaluation(
         task,
         request.split,
@@ -150,6 +154,11 @@ def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
         size_in_mb(matcher) if matcher is not None else None,
         comparisons,
     )
+
+
+def is_a_run(name: str) -> bool:
+    """Whether a name stands for a ranking rather than for a model."""
+    return name == "bm25" or Path(name).is_file()
 
 
 class _Ranker:
@@ -164,25 +173,31 @@ class _Ranker:
         """The run of a model, of BM25, or of a run file, and how it came about."""
         if name == "bm25":
             return bm25_candidates(self.data, self.query_ids, self.request.depth), "retrieve"
-        if Path(name).is_file():
+        if is_a_run(name):
             return read_run(name), "run file"
-        matcher = self.matchers.setdefault(name, load_matcher(name))
-        task = self.request.task or ("retrieve" if encodes_ahead(matcher) else "rerank")
-        if task == "rerank":
-            return rerank(matcher, self.data, self.lists()), task
-        return retrieve(matcher, self.data, self.query_ids, max(self.request.depth, 100), self._store(matcher)), task
+        matcher = self.matcher(name)
+        if self.task == "rerank":
+            return rerank(matcher, self.data, self.lists()), "rerank"
+        return retrieve(matcher, self.data, self.query_ids, self.request.depth, self._store(matcher)), "retrieve"
+
+    def matcher(self, name: str) -> Matcher:
+        if name not in self.matchers:
+            self.matchers[name] = load_matcher(name)
+        return self.matchers[name]
+
+    @cached_property
+    def task(self) -> str:
+        """One task for all: retrieval where every model can, else re-ranking of the same candidates."""
+        if self.request.task is not None:
+            return self.request.task
+        named = [name for name in (self.request.model, self.request.against) if name and not is_a_run(name)]
+        return "retrieve" if all(encodes_ahead(self.matcher(name)) for name in named) else "rerank"
 
     def lists(self) -> dict[str, list[str]]:
         """What is re-ranked for each query."""
         if self._lists is None:
             request = self.request
-            source: Candidates
-            if request.candidates == "bm25":
-                source = bm25_candidates(self.data, self.query_ids, request.depth)
-            elif request.candidates == "given":
-                source = self.data.candidates(request.split)
-            else:
-                source = read_run(request.candidates)
+            source = candidate_run(self.data, self.query_ids, request.candidates, request.split, request.depth)
             found = first_of(source, self.query_ids, request.depth)
             judged = self.data.judgements(request.split)
             self._lists = with_judged(found, judged) if request.add_judged else found

@@ -50,6 +50,11 @@ class Matcher(nn.Module, ABC):
 
     kind: ClassVar[str]
 
+    @property
+    def outputs(self) -> int:
+        """Scores per pair."""
+        return 1
+
     @abstractmethod
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
         """Tokenise a batch for `forward`; runs in the data loader. `chunk` bounds the texts in one pass."""
@@ -68,7 +73,7 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def save_pretrained(self, path: str | Path) -> None:
-        """Write a folder that `limbeck.load` and sentence-transformers both read."""
+        """Write a folder that `limbeck.load` reads, and sentence-transformers too where it has the architecture."""
 
     @abstractmethod
     def configuration(self) -> dict[str, Any]:
@@ -94,7 +99,7 @@ def weights_digest(module: nn.Module) -> str:
     whole = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(module.state_dict().items()):
         whole.update(name.encode())
-        whole.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        whole.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
     return whole.hexdigest()
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from safetensors import SafetensorError
 from sentence_transformers import CrossEncoder as STCrossEncoder
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
@@ -36,11 +37,12 @@ class MatcherSpec(BaseModel):
     document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the pooled output")
     layer_norm: bool = Field(False, description="layer norm on the pooled output")
-    dim: int | None = Field(None, ge=1, description="embedding size after a learnt projection (dual encoder)")
+    dim: int | None = Field(None, ge=1, le=65536, description="embedding size after a learnt projection (dual encoder)")
     similarity: Literal["dot", "cosine"] = "dot"
     scale: float | None = Field(
         None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (dual encoder, dot)"
     )
+    prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
     separate: bool = Field(False, description="a tower of its own for each side (dual encoder)")
     outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder)")
 
@@ -48,7 +50,8 @@ class MatcherSpec(BaseModel):
     def _options_fit_the_kind(self) -> MatcherSpec:
         if self.kind == "cross_encoder":
             wrong = [name for name in ("dim", "scale") if getattr(self, name) is not None]
-            wrong += ["separate"] if self.separate else []
+            wrong += [name for name in ("separate", "prompts") if getattr(self, name)]
+            wrong += ["similarity"] if self.similarity != "dot" else []
             if wrong:
                 raise ValueError(f"{wrong[0]} belongs to a dual_encoder; a cross_encoder has one joint pass")
             if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
@@ -75,7 +78,9 @@ def build(spec: MatcherSpec) -> Matcher:
         modules: list[nn.Module] = [*_dual_modules(spec)]
         if spec.separate:
             modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]
-        return DualEncoder(SentenceTransformer(modules=modules, similarity_fn_name=spec.similarity))
+        return DualEncoder(
+            SentenceTransformer(modules=modules, similarity_fn_name=spec.similarity, prompts=spec.prompts)
+        )
 
 
 def _transformer(spec: MatcherSpec, **lengths: int) -> Transformer:
@@ -86,10 +91,13 @@ def _transformer(spec: MatcherSpec, **lengths: int) -> Transformer:
     try:
         _refuse_more_layers_than_there_are(spec, path)
         transformer = Transformer(path, config_kwargs=config, **lengths)
-    except OSError as error:
-        raise LimbeckError(
-            f"{spec.start}: no model there ({first_line(error)}); give a folder or a hub name"
-        ) from error
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        problem = f"{spec.start}: no model that can be loaded ({first_line(error)})"
+        raise LimbeckError(f"{problem}; give a folder or a hub name") from error
+    positions = getattr(transformer.config, "max_position_embeddings", None) or 0
+    if 0 < positions < lengths["max_seq_length"]:
+        problem = f"a length of {lengths['max_seq_length']} tokens is more than {spec.start} has positions for"
+        raise LimbeckError(f"{problem}; ask for at most {positions}")
     for name, parameter in transformer.model.named_parameters():
         if name.startswith("pooler."):  # BERT's own pooler is not in any score
             parameter.requires_grad_(False)

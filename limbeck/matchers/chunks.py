@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
-STEP = 8  # chunk borders are tried at every eighth text
+STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
+MOST_BORDERS = 128
 
 
 def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
@@ -24,7 +25,8 @@ def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: 
     `limit` bounds the texts in a chunk. Dynamic programming over chunk borders at every `STEP` texts.
     """
     count = len(lengths)
-    step = min(STEP, limit) if limit else STEP
+    step = max(STEP, count // MOST_BORDERS)
+    step = min(step, limit) if limit else step
     borders = [*range(0, count, step), count]
     best: list[float] = [0.0] + [float("inf")] * (len(borders) - 1)
     came_from = [0] * len(borders)
@@ -54,12 +56,14 @@ def prepare_chunks(
     features = preprocess(list(texts))
     lengths = features["attention_mask"].sum(dim=1)
     order = torch.argsort(lengths, stable=True)
+    padded_left = bool((features["attention_mask"][:, 0] == 0).any())
     chunks = []
     for rows in split_by_length(lengths[order].tolist(), limit):
         width = int(lengths[order[rows]].max())
+        real = slice(-width, None) if padded_left else slice(width)
         chunks.append(
             {
-                name: value[order[rows]][:, :width] if isinstance(value, Tensor) and value.dim() == 2 else value
+                name: value[order[rows]][:, real] if isinstance(value, Tensor) and value.dim() == 2 else value
                 for name, value in features.items()
             }
         )

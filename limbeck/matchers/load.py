@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from limbeck.errors import LimbeckError
 from limbeck.files import recover_directory
@@ -21,14 +24,15 @@ KINDS: dict[str, type[CrossEncoder] | type[DualEncoder]] = {
 
 def load(name: str | Path, revision: str | None = None) -> Matcher:
     """The matcher in a folder or under a hub name: a cross-encoder or a dual encoder, as its files say."""
-    recover_directory(Path(str(name)).expanduser())
+    with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
+        recover_directory(Path(str(name)).expanduser())
     path = resolve(name)
     folder = Path(path)
     if folder.is_dir() and not (folder / "config.json").exists() and (folder / "student" / "modules.json").exists():
         path = str(folder / "student")  # a run directory stands for its student
     try:
         return _kind(path, revision).from_pretrained(path, revision=revision)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         problem = f"cannot be loaded as a model ({first_line(error)})"
         raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 
+from limbeck.files import digest
 from limbeck.matchers.base import tokeniser_digest
 from limbeck.matchers.chunks import prepare_chunks, run_chunks
 from limbeck.progress import progress
 
 Side = Literal["query", "document"]
+CODE_VERSION = 1  # to be raised whenever the same weights and texts would give other vectors or scores
+PROVENANCE = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 BLOCK = 512  # texts between two signs of progress
 
 
@@ -32,9 +37,9 @@ class Tower(nn.Module):
     def prompt(self, side: Side) -> str | None:
         """The text that the model wants before a query or a document, as `encode_query` would choose it."""
         prompts = self.model.prompts
-        names = ("query",) if side == "query" else ("document", "passage", "corpus")
-        chosen = next((prompts[name] for name in names if prompts.get(name)), None)
-        return chosen or (prompts.get(self.model.default_prompt_name) if self.model.default_prompt_name else None)
+        names = ["query"] if side == "query" else ["document", "passage", "corpus"]
+        names += [self.model.default_prompt_name] if self.model.default_prompt_name else []
+        return next((prompts[name] for name in names if name in prompts), None) or None
 
     def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None) -> dict[str, Any]:
         """Tokenise `texts` as chunks of similar length."""
@@ -48,8 +53,9 @@ class Tower(nn.Module):
         def run(features: dict[str, Any]) -> Tensor:
             return self.model(features, task=prepared["side"])["sentence_embedding"]
 
-        if not prepared["chunks"]:
-            return torch.zeros(0, self.dim, device=self.model.device)
+        if not prepared["chunks"]:  # part of the graph all the same, or other processes would wait for its gradient
+            nothing = next(parameter for parameter in self.parameters() if parameter.requires_grad).sum() * 0
+            return nothing + torch.zeros(0, self.dim, device=self.model.device)
         return run_chunks(prepared, run, recompute)
 
     def encode(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> np.ndarray:
@@ -72,15 +78,19 @@ class Tower(nn.Module):
 
 def describe(model: Any) -> dict[str, Any]:
     """What besides the weights decides a sentence-transformers model's outputs."""
+    transformers = [module for module in model.modules() if isinstance(module, Transformer)]
     return {
+        "version": CODE_VERSION,
         "modules": [repr(module) for module in model],
-        "lengths": [
-            (module.max_seq_length, module.query_length, module.document_length)
-            for module in model.modules()
-            if hasattr(module, "query_length")
-        ],
-        "layers": [module.config.num_hidden_layers for module in model.modules() if hasattr(module, "query_length")],
+        "lengths": [[part.max_seq_length, part.query_length, part.document_length] for part in transformers],
+        "transformers": [_config_digest(part.config) for part in transformers],
+        "tokenisers": [tokeniser_digest(part.tokenizer) for part in transformers],
         "prompts": {name: text for name, text in model.prompts.items() if text},
         "default_prompt": model.default_prompt_name,
-        "tokeniser": tokeniser_digest(model.tokenizer),
     }
+
+
+def _config_digest(config: Any) -> str:
+    """The architecture, without what says only where it came from."""
+    values = {name: value for name, value in config.to_dict().items() if name not in PROVENANCE}
+    return digest(json.dumps(values, sort_keys=True, default=str))

@@ -10,21 +10,26 @@ from typing import Any
 import numpy as np
 
 from limbeck import __version__
-from limbeck.data import Candidates, Qrels, RankingData, Run, Texts, load, read_run
+from limbeck.data import Qrels, RankingData, Run, Texts, load
 from limbeck.data.queries import read_queries
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.evaluation import first_of, with_judged
+from limbeck.evaluation import candidate_run, first_of, with_judged
+from limbeck.files import write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
-from limbeck.search.sparse import bm25_candidates
 from limbeck.stores import ScoreStore, score_with_store
 
 BLOCK = 512  # pairs that a crash can cost
 
 
-def teacher_identity(teacher: Matcher, name: str, revision: str | None = None) -> dict[str, Any]:
-    """Whose scores these are: name and revision for people, weights and configuration for the machine."""
-    return {"name": name, "revision": revision, "limbeck": __version__, **teacher.identity()}
+def teacher_identity(teacher: Matcher, data: RankingData) -> dict[str, Any]:
+    """Whose scores these are, and of which texts: ids alone would let an edited corpus have the scores of the old."""
+    return {**teacher.identity(), "documents": data.corpus.content_digest}
+
+
+def note_teacher(folder: Path, teacher: str, revision: str | None) -> None:
+    """For people: who made the scores. What they are checked by is in the manifest."""
+    write_json(folder / "teacher.json", {"teacher": teacher, "revision": revision, "limbeck": __version__})
 
 
 def annotate(
@@ -77,16 +82,12 @@ def annotate_data(
     chosen = list(data.qrels) if split == "all" else [split]
     judged = {query: grades for name in chosen for query, grades in data.qrels.get(name, {}).items()}
     query_ids = list(data.queries) if split == "all" or not data.qrels else [*data.judgements(split), *extra]
-    run: Candidates
-    if candidates == "bm25":
-        run = bm25_candidates(data, query_ids, depth)
-    else:
-        run = data.candidates(split) if candidates == "given" else read_run(candidates)
+    run = candidate_run(data, query_ids, candidates, split, depth)
     lists = with_judged(first_of(run, query_ids, depth), judged)
     matcher = load_matcher(teacher, revision)
-    outputs = getattr(matcher, "outputs", 1)
-    store = ScoreStore.open(out, teacher_identity(matcher, teacher, revision), outputs)
+    store = ScoreStore.open(out, teacher_identity(matcher, data), matcher.outputs)
     scored = annotate(matcher, data, lists, store, batch_size)
+    note_teacher(out, teacher, revision)
     return Annotated(store, data, judged, len(query_ids), scored)
 
 

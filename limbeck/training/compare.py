@@ -12,7 +12,6 @@ from limbeck.data import ranked
 from limbeck.evaluation import rerank
 from limbeck.files import write_json
 from limbeck.matchers import Matcher
-from limbeck.progress import say
 from limbeck.training.recipe import Recipe
 from limbeck.training.results import Bench, finish
 from limbeck.training.run import (
@@ -39,12 +38,11 @@ def compare(
 ) -> Result:
     """Train a student for each of `variants` (name -> objectives of its last stage) and measure all of them.
 
-    `against` names the variant that the others are tested against. `questions` are answered by the teacher and the best
-    student, side by side, for the report.
+    `against` names the variant that the others are tested against. The best on dev becomes the run's `student`, and
+    answers `questions` beside the teacher, for the report.
     """
     claim_folder(folder, recipe)
     if (folder / METRICS).exists():
-        say(f"{folder}: this run is finished already")
         return finished_run(folder)
     began = time.monotonic()
     session = Session(recipe, folder)
@@ -56,10 +54,11 @@ def compare(
     measured = measure_references(session, bench)
     measured += [bench.model(name, "student", students[name], " + ".join(variants[name])) for name in students]
     rows = finish(measured, against)
-    best = max((row for row in rows if row.kind == "student"), key=lambda row: next(iter(row.measures.values())))
-    students[best.name].save_pretrained(folder / "student")
+    dev = session.judged_dev
+    best = max(students, key=lambda name: next(iter(dev(students[name]).values()))) if dev else next(iter(students))
+    students[best].save_pretrained(folder / "student")
     if questions and session.teacher is not None:
-        shown = {"teacher": session.teacher, best.name: students[best.name]}
+        shown = {"teacher": session.teacher, best: students[best]}
         write_json(folder / "examples.json", answer(session, shown, questions))
     seconds = time.monotonic() - began
     write_results(session, rows, seconds, title=recipe.name, note=note)

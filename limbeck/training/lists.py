@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from limbeck.data.dataset import Pair, Texts
+from limbeck.data import Texts
 from limbeck.errors import LimbeckError
 
 
@@ -96,36 +96,3 @@ class RankingLists:
             return np.full(len(rows), np.nan, dtype=np.float32)
         found = np.minimum(np.searchsorted(query.scored, rows), len(query.scored) - 1)
         return np.where(query.scored[found] == rows, query.scores[found], np.nan).astype(np.float32)
-
-
-class PairLists:
-    """Pairs as lists of length 1, each with its own label and teacher score."""
-
-    def __init__(self, pairs: Sequence[Pair], teacher_scores: np.ndarray | None = None) -> None:
-        self.pairs = pairs
-        distinct = {text: row for row, text in enumerate(dict.fromkeys(pair.texts[1] for pair in pairs))}
-        self.documents = list(distinct)
-        self.rows = np.array([distinct[pair.texts[1]] for pair in pairs], dtype=np.int64)
-        self.scores = teacher_scores
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def query(self, index: int) -> str:
-        return self.pairs[index].texts[0]
-
-    def pick(self, index: int, epoch: int) -> np.ndarray:
-        return self.rows[index : index + 1]
-
-    def texts(self, rows: Sequence[int]) -> list[str]:
-        return [self.documents[row] for row in rows]
-
-    def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
-        label = self.pairs[index].label
-        return self._own(index, rows, np.nan if label is None else float(label))  # type: ignore[arg-type]
-
-    def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
-        return self._own(index, rows, np.nan if self.scores is None else float(self.scores[index]))
-
-    def _own(self, index: int, rows: np.ndarray, value: float) -> np.ndarray:
-        return np.where(rows == self.rows[index], value, np.nan).astype(np.float32)

@@ -46,13 +46,18 @@ def main_first() -> Iterator[bool]:
         wait_for_all()
 
 
-def main_decides(value: bool) -> bool:
-    """The main process's answer, in every process."""
+def main_number(value: float) -> float:
+    """The main process's number, in every process."""
     if world()[1] == 1:
         return value
-    answer = _on_device([float(value)])
+    answer = _on_device([value])
     dist.broadcast(answer, src=0)
-    return bool(answer.item())
+    return float(answer.item())
+
+
+def main_decides(value: bool) -> bool:
+    """The main process's answer, in every process."""
+    return bool(main_number(float(value)))
 
 
 def all_process_mean(values: list[float]) -> list[float]:

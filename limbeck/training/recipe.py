@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.measures import canonical_name
 from limbeck.matchers.build import MatcherSpec
 from limbeck.objectives import Objective, parse
+
+SOURCES = ("bm25", "uniform", "given", "scored")
 
 
 class Part(BaseModel):
@@ -52,6 +56,9 @@ class ListSpec(Part):
     def _pool_is_large_enough(self) -> ListSpec:
         if self.pool < self.size - 1:
             raise ValueError(f"pool ({self.pool}) is smaller than the lists drawn from it (size {self.size})")
+        known = all(name in SOURCES for name in self.negatives.split("+")) or self.negatives == "auto"
+        if not known and not Path(self.negatives).is_file():
+            raise ValueError(f"negatives: {self.negatives!r} is no run file; use {', '.join(SOURCES)}, or a TREC run")
         return self
 
 
@@ -62,7 +69,7 @@ class Stage(Part):
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(None, gt=0, description="passes over the training queries; used where steps is absent")
     batch_size: int = Field(16, ge=1, description="queries in one step, over all processes and accumulated parts")
-    lr: float = Field(5e-5, gt=0)
+    lr: float = Field(5e-5, gt=0, le=1)
     warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which the learning rate rises")
     schedule: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
     weight_decay: float = Field(0.01, ge=0)
@@ -136,8 +143,12 @@ class TeacherSpec(Part):
             raise ValueError("a teacher to train needs stages")
         if self.train is None and self.stages:
             raise ValueError("stages are for a teacher to train; give train, or drop the stages")
-        if any(stage.needs_teacher for stage in self.stages):
-            raise ValueError("a teacher's own stages learn from labels; use one_hot or binary_ce")
+        if any(stage.needs_teacher or stage.lists.pick == "top" for stage in self.stages):
+            raise ValueError("a teacher's own stages learn from labels; use one_hot or binary_ce, and pick: sample")
+        if self.revision is not None and self.model is None:
+            raise ValueError("revision belongs to a model on the hub; give model, or drop revision")
+        if self.live and self.scores is not None:
+            raise ValueError("a live teacher uses no stored scores; drop scores, or live")
         if self.live and self.only_scores:
             raise ValueError("a live teacher needs a model, not only scores")
         if self.live and self.standardise == "global":
@@ -154,6 +165,15 @@ class EvaluationSpec(Part):
     dev_depth: int = Field(30, ge=1, description="candidates per dev query, while training")
     add_judged: bool = Field(False, description="put judged positives among the candidates, as Defense does for NQ")
     measures: list[str] = Field(["ndcg@10", "mrr@10"], min_length=1)
+
+    @field_validator("measures")
+    @classmethod
+    def _measures_parse(cls, value: list[str]) -> list[str]:
+        try:
+            return [canonical_name(name) for name in value]
+        except LimbeckError as error:
+            raise ValueError(str(error)) from error
+
     baselines: list[Literal["bm25", "start"]] = Field(
         ["bm25"], description="rows beside teacher and student; `start` is the student's start as it is"
     )
@@ -170,7 +190,7 @@ class Recipe(Part):
     student: MatcherSpec = MatcherSpec()
     stages: list[Stage] = Field(min_length=1)
     evaluation: EvaluationSpec = EvaluationSpec()
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**31)
 
     @model_validator(mode="after")
     def _objectives_have_a_teacher(self) -> Recipe:
@@ -179,4 +199,11 @@ class Recipe(Part):
                 raise ValueError(f"stages.{number} distils, but there is no teacher; add one, or use one_hot")
             if stage.lists.pick == "top" and (self.teacher is None or self.teacher.live):
                 raise ValueError(f"stages.{number}.lists.pick: top needs a teacher with stored scores")
+            if stage.lists.in_batch and not stage.needs_labels and self.teacher is not None and not self.teacher.live:
+                problem = f"stages.{number}.lists.in_batch: stored scores know nothing of other queries' documents"
+                raise ValueError(f"{problem}; set teacher.live, or add one_hot")
+        every = [*self.stages, *(self.teacher.stages if self.teacher else [])]
+        has_scores = self.teacher is not None and self.teacher.scores is not None
+        if not has_scores and any("scored" in stage.lists.negatives.split("+") for stage in every):
+            raise ValueError("negatives: scored needs teacher.scores; use bm25")
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,16 @@ def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[st
         return parse_recipe(source.model_dump(mode="json"), "recipe", overrides=overrides)
     if isinstance(source, dict):
         return parse_recipe(source, "recipe", overrides=overrides)
+    if not isinstance(source, str | Path):
+        raise LimbeckError(
+            f"a recipe is a file, a name or a dictionary, not {type(source).__name__}; give one of these"
+        )
     path = Path(source)
-    if not path.exists() and str(source) in shipped():
+    if str(source) in shipped() and not path.exists():
         path = shipped()[str(source)]
     try:
         text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError) as error:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         remedy = did_you_mean(str(source), list(shipped())) + " (`limbeck recipes` lists what ships)"
         raise bad_input(path, "no such recipe", remedy) from error
     except (OSError, UnicodeDecodeError) as error:
@@ -41,7 +46,8 @@ def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[st
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        problem = f"is not valid YAML ({getattr(error, 'problem', error)})"
+        what = str(getattr(error, "problem", None) or error).splitlines()[0]
+        problem = f"is not valid YAML ({what})"
         raise bad_input(path, problem, "mend the syntax", mark.line + 1 if mark else None) from error
     if not isinstance(values, dict):
         raise bad_input(path, "is not a recipe", "a recipe is a mapping with data, student and stages")
@@ -115,13 +121,15 @@ def set_value(values: dict[str, Any], override: str) -> dict[str, Any]:
     path, separator, text = override.partition("=")
     if not separator or not path:
         raise LimbeckError(f"--set {override}: not of the form key.path=value; e.g. --set stages.0.steps=100")
-    copy = yaml.safe_load(yaml.safe_dump(values))
+    copy = deepcopy(values)
     keys: list[str] = path.split(".")
     target: Any = copy
     try:
         for key in keys[:-1]:
             if isinstance(target, dict):
-                target = target.setdefault(key, {}) if target.get(key) is not None else _fresh(target, key)
+                if target.get(key) is None:
+                    target[key] = {}
+                target = target[key]
             else:
                 target = target[int(key)]
         value = yaml.safe_load(text)
@@ -134,11 +142,6 @@ def set_value(values: dict[str, Any], override: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise LimbeckError(f"--set {override}: the value is not valid YAML; quote it") from error
     return copy
-
-
-def _fresh(target: dict[str, Any], key: str) -> dict[str, Any]:
-    target[key] = {}
-    return target[key]
 
 
 def write_recipe(recipe: Recipe, path: str | Path) -> None:

@@ -52,7 +52,7 @@ class Bench:
         self.session, self.spec = session, session.recipe.evaluation
         splits = session.splits
         self.labels = {query: splits.test_labels[query] for query in splits.test}
-        self.candidates = session.candidates(splits.test, session.recipe.data.test, self.spec.depth)
+        self.candidates = session.candidates(splits.test, session.recipe.data.test or "test", self.spec.depth)
 
     def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
@@ -61,6 +61,7 @@ class Bench:
             run = retrieve(matcher, data, list(self.labels), k=self.spec.depth)
         else:
             run = rerank(matcher, data, self.candidates)
+            name = f"{name}, re-ranking {self.spec.candidates}" if self.spec.task == "retrieve" else name
         result = evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
         speed = rerank_speed(matcher, data, self.candidates)
         row = Row(
@@ -97,7 +98,8 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Row]:
                 kept=row.measures[first] / quality if quality else None,
                 speedup=time / row.ms_per_query if time and row.ms_per_query else None,
             )
-        if row.kind == "student" and reference is not None and reference is not measured:
+        enough = len(measured.result.query_ids) > 1
+        if row.kind == "student" and reference is not None and reference is not measured and enough:
             found = compare_rankings(measured.result, reference.result, first)
             significance = {
                 "against": reference.row.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -12,13 +13,13 @@ from typing import Any
 import torch
 
 from limbeck import __version__
-from limbeck.errors import LimbeckError
-from limbeck.files import read_json, write_json
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import read_json, recover_directory, write_json
 from limbeck.matchers import Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.run import run_report
-from limbeck.training.processes import is_main, main_first, start_processes, wait_for_all
+from limbeck.training.processes import main_first, start_processes
 from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.recipe_files import load_recipe, write_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
@@ -55,35 +56,54 @@ def distill(
     folder = Path(out) if out is not None else Path("runs") / checked.name
     claim_folder(folder, checked)
     if (folder / METRICS).exists():
-        say(f"{folder}: this run is finished already")
         return finished_run(folder)
     began = time.monotonic()
     session = Session(checked, folder)
     student = train_student(session, checked.student, checked.stages, "student", folder / "student")
-    rows = measure_run(session, student) if session.splits.test_labels else []
-    seconds = time.monotonic() - began
-    if is_main():
-        write_results(session, rows, seconds, title=checked.name)
-    wait_for_all()
-    return Result(folder, rows, seconds)
+    with main_first() as main:  # one process measures: the others would be timed against each other
+        if main:
+            rows = measure_run(session, student) if session.splits.test_labels else []
+            write_results(session, rows, time.monotonic() - began, title=checked.name)
+    return read_results(folder)
 
 
 def finished_run(folder: Path) -> Result:
+    """A run that was done before; a report that a kill left out is made now."""
+    say(f"{folder}: this run is finished already")
+    result = read_results(folder)
+    with main_first() as main:
+        if main and not result.report.exists():
+            run_report(folder)
+        if main:
+            shutil.rmtree(folder / "work", ignore_errors=True)
+    return result
+
+
+def read_results(folder: Path) -> Result:
     metrics = read_json(folder / METRICS)
-    return Result(folder, [Row(**row) for row in metrics["rows"]], metrics["seconds"])
+    try:
+        return Result(folder, [Row(**row) for row in metrics["rows"]], float(metrics["seconds"]))
+    except (TypeError, KeyError, ValueError) as error:
+        raise bad_input(folder / METRICS, "is not a run's result", "remove it and run the command again") from error
 
 
 def claim_folder(folder: Path, recipe: Recipe) -> None:
     """Make `folder` this recipe's run directory, or refuse if it is another's."""
     place = folder / "recipe.yaml"
+    if folder.exists() and not folder.is_dir():
+        raise LimbeckError(f"{folder}: is a file; choose another --out")
     with main_first():
-        if place.exists():
+        recover_directory(place)
+        left = [path.name for path in folder.iterdir()] if folder.exists() else []
+        if left == ["recipe.yaml"]:  # nothing has been done yet: a mistake may be mended
+            write_recipe(recipe, place)
+        elif place.exists():
             difference = _difference(load_recipe(place).model_dump(), recipe.model_dump())
             if difference:
                 raise LimbeckError(
                     f"{folder}: holds a run of another recipe ({difference} differs); choose another --out or remove it"
                 )
-        elif folder.exists() and any(folder.iterdir()):
+        elif left:
             raise LimbeckError(f"{folder}: is not empty and holds no run; choose another --out")
         else:
             write_recipe(recipe, place)
@@ -112,21 +132,17 @@ def train_student(session: Session, spec: MatcherSpec, stages: list[Stage], name
         student = build(spec)
         distils = any(stage.needs_teacher for stage in stages)
         teacher = session.teacher if distils else None
-        outputs, wanted = getattr(teacher, "outputs", 1), getattr(student, "outputs", 1)
-        if outputs != wanted:
-            raise LimbeckError(
-                f"the teacher gives {outputs} scores per pair and the student {wanted}; "
-                "use a teacher with as many outputs as the student"
-            )
+        for who, matcher in (("teacher", teacher), ("student", student)):
+            if matcher is not None and matcher.outputs != 1:
+                problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
+                raise LimbeckError(f"{problem}; use a {who} with one output")
         live = teacher if recipe.teacher is not None and recipe.teacher.live else None
         how = Fit(name, session.work, session.log, recipe.seed, session.student_dev, live)
         if distils:
-            lists = [session.lists(stage) for stage in stages]  # so that all scores are there before their statistics
+            for stage in stages:
+                session.lists(stage)  # so that all scores are there before their statistics
             how.standardise = session.standardise
-            prepared = dict(zip(map(id, stages), lists, strict=True))
-            fit(student, stages, lambda stage: prepared[id(stage)], how)
-        else:
-            fit(student, stages, session.lists, how)
+        fit(student, stages, session.lists, how)
         with main_first() as main:
             if main:
                 student.save_pretrained(place)
@@ -157,8 +173,6 @@ def measure_references(session: Session, bench: Bench) -> list[Measured]:
 
 def write_results(session: Session, rows: list[Row], seconds: float, title: str, note: str = "") -> None:
     """`metrics.json` and `report.html`; unfinished work is no longer needed."""
-    import shutil
-
     splits, data = session.splits, session.data
     metrics = {
         "title": title,

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.data import Candidates, RankingData, Run, load, read_run, read_scores
+from limbeck.data import Candidates, RankingData, Run, load, read_scores
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import agreement, evaluate_run, first_of, rerank, with_judged
+from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged
 from limbeck.matchers import Matcher, build
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
@@ -65,18 +65,18 @@ class Session:
 
     # Evaluation ---------------------------------------------------------------------------------------------
 
-    def candidates(self, query_ids: list[str], split: str | None, depth: int) -> dict[str, list[str]]:
+    def candidates(self, query_ids: list[str], split: str, depth: int) -> dict[str, list[str]]:
         """What is re-ranked for each query: BM25's best, or lists that were given."""
         spec = self.recipe.evaluation
-        run: Candidates
-        if spec.candidates == "bm25":
-            run = self.bm25(query_ids, depth)
-        elif spec.candidates == "given":
-            run = self.data.candidates(split or "")
-        else:
-            run = read_run(spec.candidates)
-        found = first_of(run, query_ids, depth)
-        return with_judged(found, self.data.qrels.get(split or "", {})) if spec.add_judged else found
+        index = self.sparse if spec.candidates == "bm25" else None
+        found = first_of(candidate_run(self.data, query_ids, spec.candidates, split, depth, index), query_ids, depth)
+        return with_judged(found, self.data.qrels.get(split, {})) if spec.add_judged else found
+
+    @property
+    def dev_split(self) -> str:
+        """Where the dev queries come from; the training split, where dev is held out of it."""
+        spec = self.recipe.data
+        return spec.dev if spec.dev is not None and spec.dev in self.data.qrels else spec.train
 
     @cached_property
     def judged_dev(self) -> DevMeasure | None:
@@ -84,7 +84,7 @@ class Session:
         spec, splits = self.recipe.evaluation, self.splits
         if not splits.dev_labels:
             return None
-        candidates = self.candidates(list(splits.dev_labels), self.recipe.data.dev, spec.dev_depth)
+        candidates = self.candidates(list(splits.dev_labels), self.dev_split, spec.dev_depth)
         measures = list(dict.fromkeys(["ndcg@10", *spec.measures]))
 
         def measure(matcher: Matcher) -> dict[str, float]:
@@ -98,9 +98,7 @@ class Session:
         """How a student is judged while it trains; without labels, by how well it follows the teacher."""
         if self.judged_dev is not None or not self.splits.dev:
             return self.judged_dev
-        reference = self.teacher_run(
-            self.candidates(self.splits.dev, self.recipe.data.dev, self.recipe.evaluation.dev_depth)
-        )
+        reference = self.teacher_run(self.candidates(self.splits.dev, self.dev_split, self.recipe.evaluation.dev_depth))
         if not reference:
             return None
         lists = {query: list(scores) for query, scores in reference.items()}
@@ -139,9 +137,9 @@ class Session:
         spec = self.recipe.teacher
         assert spec is not None and self.teacher is not None
         place = Path(spec.scores) if spec.scores else self.folder / "teacher" / "scores"
-        name = spec.model or "teacher"
-        with main_first():
-            return ScoreStore.open(place, teacher_identity(self.teacher, name, spec.revision))
+        if place.is_file():
+            raise LimbeckError(f"{place}: a file cannot be added to; with a teacher's model, scores names a directory")
+        return ScoreStore.open(place, teacher_identity(self.teacher, self.data))
 
     def teacher_run(self, candidates: dict[str, list[str]]) -> Run:
         """The teacher's scores of some candidates; computed and stored where it has a model, else looked up."""
@@ -156,10 +154,11 @@ class Session:
                 if query in known
             }
             return {query: scores for query, scores in found.items() if scores}
+        store = self.store
         with main_first() as main:
             if main:
-                annotate(self.teacher, self.data, candidates, self.store)
-        self.store.refresh()
+                annotate(self.teacher, self.data, candidates, store)
+        store.refresh()
         return {
             query: dict(zip(documents, self.store.lookup(query, documents).tolist(), strict=True))
             for query, documents in candidates.items()
@@ -189,6 +188,10 @@ class Session:
     def lists(self, stage: Stage) -> RankingLists:
         """The training lists of a stage, with stored teacher scores if an objective asks for them."""
         data, splits = self.data, self.splits
+        if stage.needs_labels and not splits.train_labels:
+            problem = f"{data.name}: {', '.join(stage.objectives)} learns from labels, and split"
+            remedy = "add qrels, or distil from a teacher with softmax_ce"
+            raise LimbeckError(f"{problem} {self.recipe.data.train!r} has none; {remedy}")
         pools = self._pool(stage.lists)
         queries = [
             RankedQuery(

@@ -12,6 +12,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
+from limbeck.files import read_json
 from limbeck.matchers.base import Matcher
 from limbeck.progress import progress
 from limbeck.training.batches import Collator
@@ -20,7 +21,7 @@ from limbeck.training.lists import TrainingLists
 from limbeck.training.log import RunLog
 from limbeck.training.processes import is_main, wait_for_all, world
 from limbeck.training.recipe import Stage
-from limbeck.training.trainer import BEST, DistillationTrainer, load_weights, save_weights
+from limbeck.training.trainer import BEST, DistillationTrainer, load_weights, out_of_patience, save_weights
 
 FREEZABLE = {
     "encoder": "*.0.model.*",  # the transformer is the first module of every tower and cross-encoder
@@ -69,7 +70,13 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists
     if is_main():
         log.rewind(int(resume.name.removeprefix(PREFIX)) if resume else 0)
     rank, processes = world()
+    if stage.batch_size // stage.accumulate < processes:
+        raise LimbeckError(
+            f"batch_size {stage.batch_size} in {stage.accumulate} parts is too few for {processes} processes; raise it"
+        )
     label = f"Training {how.name}" + (f", stage {number + 1}" if number else "")
+    if resume is not None and out_of_patience(stage, read_json(resume / "trainer_state.json")["log_history"]):
+        return
     with progress(label, steps) as advance:
         trainer = DistillationTrainer(
             student=matcher,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from limbeck.errors import LimbeckError
-from limbeck.files import write_atomically
+from limbeck.files import naming_disk_errors, write_atomically
 from limbeck.matchers.base import Matcher
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
@@ -24,7 +25,7 @@ from limbeck.signals import Signals, Targets
 from limbeck.training.batches import BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
 from limbeck.training.log import RunLog
-from limbeck.training.processes import all_process_mean, is_main, main_decides, wait_for_all
+from limbeck.training.processes import all_process_mean, is_main, main_decides, main_number, wait_for_all
 from limbeck.training.recipe import Stage
 
 BEST = "best.safetensors"
@@ -118,8 +119,10 @@ class DistillationTrainer(Trainer):
         if self.live_teacher is None:
             scores = inputs["teacher_scores"]
         else:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(targets.mask.device.type, enabled=False):
                 scores = self.live_teacher(inputs["teacher"], self.needs_teacher).scores
+            if not torch.isfinite(scores[targets.mask]).all():
+                raise LimbeckError("the teacher gave a score that is not a finite number; its weights are damaged")
         if self.standardise is not None:
             scores = self.standardise(scores, targets.mask)
         return Signals(scores=scores)
@@ -130,25 +133,21 @@ class DistillationTrainer(Trainer):
         """Measure on dev, keep the best weights, and say when it is time to stop."""
         assert self.dev is not None
         self.student.eval()
-        measures = self.dev(self.student)
-        value = next(iter(measures.values()))
-        if is_main():
+        value = -math.inf
+        if is_main():  # one process measures and all go by its number, or one rounding more would part their ways
+            measures = self.dev(self.student)
+            first = next(iter(measures.values()))
+            value = -math.inf if math.isnan(first) else first
             self.run_log.write(stage_step=self.state.global_step, dev=measures)
-        if self.state.best_metric is None or value > self.state.best_metric:
-            if is_main():
+            best = -math.inf if self.state.best_metric is None else self.state.best_metric
+            if value > best:
                 save_weights(self.student, self.folder / BEST)
-            wait_for_all()
-        metrics = {DEV: value}
+        metrics = {DEV: main_number(value)}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        if self.stage.patience is not None and self._looks_since_best() >= self.stage.patience:
+        if out_of_patience(self.stage, self.state.log_history):
             self.control.should_training_stop = True
         return metrics
-
-    def _looks_since_best(self) -> int:
-        """How many looks at dev, the latest included, have passed since the best one; read from the trainer's state."""
-        values = [entry[DEV] for entry in self.state.log_history if DEV in entry]
-        return len(values) - 1 - values.index(max(values))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs and self.sums:
@@ -182,17 +181,26 @@ class DistillationTrainer(Trainer):
             if is_main():
                 shutil.rmtree(self.staging, ignore_errors=True)
             wait_for_all()
-            super()._save_checkpoint(model, trial)
-            wait_for_all()
-            if is_main():
-                seal(self.staging / name, self.folder / name)
-                shutil.rmtree(self.staging, ignore_errors=True)
+            with naming_disk_errors(self.folder):
+                super()._save_checkpoint(model, trial)
+                wait_for_all()
+                if is_main():
+                    seal(self.staging / name, self.folder / name)
+                    shutil.rmtree(self.staging, ignore_errors=True)
             wait_for_all()
         finally:
             self.staging = None
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         load_weights(self.student, Path(resume_from_checkpoint) / "model.safetensors")
+
+
+def out_of_patience(stage: Stage, history: Sequence[dict[str, Any]]) -> bool:
+    """Whether as many looks at dev as `patience` allows have passed since the best one."""
+    values = [entry[DEV] for entry in history if DEV in entry]
+    if stage.patience is None or not values:
+        return False
+    return len(values) - 1 - values.index(max(values)) >= stage.patience
 
 
 class _Rhythm(TrainerCallback):

@@ -45,7 +45,7 @@ def test_only_the_signals_that_are_asked_for_are_shown(tiny_bert):
 
 
 def test_several_outputs_come_as_a_third_axis(tiny_bert):
-    model = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, outputs=3)).eval()
+    model = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=20, outputs=3)).eval()
     assert model(model.prepare(TextBatch(QUERIES, DOCUMENTS, LISTS))).scores.shape == (3, 3, 3)
 
 

@@ -12,6 +12,7 @@ from limbeck.data import write_run
 from limbeck.errors import LimbeckError
 from limbeck.matchers import CrossEncoder
 from limbeck.stores import ScoreStore
+from limbeck.training import results as results_module
 from limbeck.training import session as session_module
 from limbeck.training import trainer as trainer_module
 from limbeck.training.annotate import annotate_data, top_by_teacher
@@ -86,7 +87,7 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(recipe, tmp_path, mon
         elif moment == 3:
             dies(session_module, "annotate", 1)
         else:
-            dies(session_module, "rerank", 3)
+            dies(results_module, "rerank", 2)
         with pytest.raises(Killed):
             run(recipe, tmp_path / "killed")
     run(recipe, tmp_path / "killed")
@@ -167,6 +168,7 @@ def test_a_live_teacher_gives_the_losses_of_a_cached_one(recipe, tmp_path, in_ba
     run(recipe, tmp_path / "first")
     base = {**recipe, "teacher": {"model": str(tmp_path / "first" / "teacher" / "model")}}
     changes = [f"stages.0.lists.in_batch={in_batch}", "stages.0.lists.pool=60", "stages.0.lists.negatives=uniform"]
+    changes += ["stages.0.objectives=[softmax_ce, 0.1 * one_hot]"]
     run(base, tmp_path / "cached", *changes)
     run(base, tmp_path / "live", *changes, "teacher.live=true")
     assert not (tmp_path / "live" / "teacher").exists()
@@ -188,9 +190,9 @@ def test_standardised_scores_change_the_training(recipe, tmp_path):
 def test_a_teacher_with_three_outputs_does_not_fit_a_student_with_one(recipe, tmp_path, tiny_bert):
     from limbeck.matchers import MatcherSpec, build
 
-    build(MatcherSpec(kind="cross_encoder", start=tiny_bert, outputs=3)).save_pretrained(tmp_path / "teacher")
+    build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3)).save_pretrained(tmp_path / "teacher")
     recipe = {**recipe, "teacher": {"model": str(tmp_path / "teacher")}}
-    with pytest.raises(LimbeckError, match="the teacher gives 3 scores per pair and the student 1"):
+    with pytest.raises(LimbeckError, match="the teacher gives 3 scores per pair"):
         run(recipe, tmp_path / "run")
 
 
@@ -201,7 +203,8 @@ def test_early_stopping_keeps_the_best_weights_on_dev(recipe, tmp_path):
     dev = [(entry["step"], entry["dev"]["ndcg@10"]) for entry in log if entry["model"] == "student" and "dev" in entry]
     best = max(value for _, value in dev)
     first_best = next(number for number, (_, value) in enumerate(dev) if value == best)
-    assert dev[-1][0] == 40 or len(dev) - 1 - first_best == 3
+    assert dev[-1][0] < 40
+    assert len(dev) - 1 - first_best == 3
     session = session_module.Session(load_recipe(recipe, changes), tmp_path / "again")
     assert session.judged_dev(lb.load(tmp_path / "run" / "student"))["ndcg@10"] == pytest.approx(best)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -20,10 +21,12 @@ class Dot(Interaction):
     """s(q, d) = <q, d>."""
 
     def forward(self, queries: Tensor, documents: Tensor, lists: Tensor | None) -> Tensor:
-        # queries [B, dim], documents [P, dim]
-        if lists is None:
-            return queries @ documents.T
-        return (queries.unsqueeze(1) * documents[lists]).sum(dim=-1)
+        # queries [B, dim], documents [P, dim]; in float32 even under autocast: bfloat16 has steps of 1/8 at 20
+        with torch.autocast(queries.device.type, enabled=False):
+            queries, documents = queries.float(), documents.float()
+            if lists is None:
+                return queries @ documents.T
+            return (queries.unsqueeze(1) * documents[lists]).sum(dim=-1)
 
 
 class Cosine(Dot):
