@@ -182,3 +182,39 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(limbeck, recipe
         one_line_about(limbeck("distill", path, "--out", tmp_path / "run"), "space")
     assert not list((tmp_path / "run").rglob("*.partial"))
     assert limbeck("distill", path, "--out", tmp_path / "run").code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["evaluate", "bm25", "pydocs", "--depth", "0"], ["evaluate", "bm25"], ["distil"], ["report", "x", "--bogus"]],
+)
+def test_a_wrong_option_is_one_line_too(limbeck, arguments):
+    one_line_about(limbeck(*arguments), "--help")
+
+
+def test_ctrl_c_says_how_to_go_on(limbeck, monkeypatch):
+    import limbeck.training.recipe_files as recipe_files
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recipe_files, "shipped", interrupted)
+    done = limbeck("recipes")
+    assert done.code == 130
+    assert "run the same command again" in done.err
+
+
+def test_a_gate_on_another_measure_is_computed(limbeck, beir):
+    assert limbeck("evaluate", "bm25", beir, "--fail-below", "ndcg@3=0.0").code == 0
+
+
+def test_models_that_cannot_both_retrieve_are_compared_by_reranking(limbeck, beir, models):
+    found = json.loads(limbeck("evaluate", models["dual"], beir, "--against", models["cross"], "--json").out)
+    assert found["task"] == "rerank"
+
+
+def test_candidates_of_other_queries_are_refused(limbeck, beir, models, tmp_path):
+    (tmp_path / "other.trec").write_text("qX Q0 d1 1 3 x\n")
+    done = limbeck("annotate", models["cross"], beir, "--out", tmp_path / "s", "--candidates", tmp_path / "other.trec")
+    one_line_about(done, "other.trec", "qX")
+    assert not (tmp_path / "s").exists()

@@ -64,7 +64,9 @@ def test_distill_survives_a_storm_of_kills_and_ends_the_same(recipe, tmp_path):
 
 @pytest.mark.full
 def test_annotate_survives_a_storm_of_kills_and_scores_nothing_twice(beir, tiny_bert, tmp_path):
-    build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16)).save_pretrained(tmp_path / "teacher")
+    build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16)).save_pretrained(
+        tmp_path / "teacher"
+    )
     arguments = [tmp_path / "teacher", beir, "--split", "all", "--depth", 60]
     subprocess.run(command("annotate", *arguments, "--out", tmp_path / "whole"), check=True, capture_output=True)
     storm(command("annotate", *arguments, "--out", tmp_path / "killed"), 6, 8.0, seed=2)

@@ -45,7 +45,9 @@ def test_only_the_signals_that_are_asked_for_are_shown(tiny_bert):
 
 
 def test_several_outputs_come_as_a_third_axis(tiny_bert):
-    model = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=20, outputs=3)).eval()
+    model = build(
+        MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=20, outputs=3)
+    ).eval()
     assert model(model.prepare(TextBatch(QUERIES, DOCUMENTS, LISTS))).scores.shape == (3, 3, 3)
 
 
@@ -96,3 +98,39 @@ def test_a_query_of_100_000_characters_is_cut_and_scored(tiny_bert):
 def test_no_texts_give_no_scores(tiny_bert):
     for kind in ("dual_encoder", "cross_encoder"):
         assert matcher(tiny_bert, kind).score([]).shape == (0,)
+
+
+@pytest.mark.parametrize("side", ["query", "document"])
+@pytest.mark.parametrize(
+    "prompts", [{}, {"query": "copy ", "document": "sort "}, {"query": "", "passage": "page "}, {"corpus": "list "}]
+)
+def test_training_puts_the_same_prompt_before_a_text_as_inference(tiny_bert, prompts, side):
+    model = build(MatcherSpec(start=tiny_bert, query_length=16, document_length=20, prompts=prompts)).eval()
+    model.tower.model.default_prompt_name = "corpus" if "corpus" in prompts else None
+    trained = model.tower(model.tower.prepare(QUERIES, side)).detach().numpy()
+    assert np.allclose(trained, model.tower.encode(QUERIES, side), atol=1e-5)
+
+
+def test_texts_padded_on_the_left_keep_their_tokens(tiny_bert):
+    model = matcher(tiny_bert, "dual_encoder")
+    model.tower.model.tokenizer.padding_side = "left"
+    prepared = model.tower.prepare(DOCUMENTS, "document", chunk=1)
+    for chunk in prepared["chunks"]:
+        assert chunk["attention_mask"].all()
+    trained = model.tower(prepared).detach().numpy()
+    alone = np.concatenate([model.tower.encode([text], "document") for text in DOCUMENTS])
+    assert np.allclose(trained, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("lists", [None, LISTS])
+def test_scores_stay_in_float32_under_autocast(tiny_bert, lists):
+    model = matcher(tiny_bert, "dual_encoder")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(model.prepare(TextBatch(QUERIES, DOCUMENTS, lists))).scores.dtype == torch.float32
+
+
+def test_a_length_beyond_the_positions_is_refused(tiny_bert):
+    from limbeck.errors import LimbeckError
+
+    with pytest.raises(LimbeckError, match="a length of 65 tokens is more than .* ask for at most 64"):
+        build(MatcherSpec(start=tiny_bert, document_length=65))

@@ -190,7 +190,9 @@ def test_standardised_scores_change_the_training(recipe, tmp_path):
 def test_a_teacher_with_three_outputs_does_not_fit_a_student_with_one(recipe, tmp_path, tiny_bert):
     from limbeck.matchers import MatcherSpec, build
 
-    build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3)).save_pretrained(tmp_path / "teacher")
+    build(
+        MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3)
+    ).save_pretrained(tmp_path / "teacher")
     recipe = {**recipe, "teacher": {"model": str(tmp_path / "teacher")}}
     with pytest.raises(LimbeckError, match="the teacher gives 3 scores per pair"):
         run(recipe, tmp_path / "run")
@@ -226,3 +228,86 @@ def test_the_top_by_teacher_always_keeps_positives():
     scores = {"q": {"a": 3.0, "b": 2.0, "c": 1.0, "p": -5.0}}
     assert top_by_teacher(scores, {"q": {"p": 1, "a": 0}}, 2) == {"q": {"p": -5.0, "a": 3.0}}
     assert top_by_teacher(scores, {"q": {"a": 1, "b": 1, "p": 1}}, 2) == {"q": {"a": 3.0, "b": 2.0, "p": -5.0}}
+
+
+def test_a_mistake_found_late_can_be_mended_in_the_same_place(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="no such file or folder"):
+        run(recipe, tmp_path / "run", "data.source=/no/such/folder")
+    assert run(recipe, tmp_path / "run").rows
+
+
+def test_labels_that_are_not_there_cannot_be_learnt_from(recipe, tmp_path, beir):
+    (beir / "qrels" / "train.tsv").unlink()
+    with pytest.raises(LimbeckError, match="one_hot learns from labels, and split 'train' has none"):
+        run(recipe, tmp_path / "run")
+
+
+def test_a_live_teacher_that_gives_nan_is_refused(recipe, tmp_path, tiny_bert):
+    import torch
+
+    from limbeck.matchers import MatcherSpec, build
+
+    teacher = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16))
+    with torch.no_grad():
+        teacher.model[-1].linear.weight.fill_(float("nan"))
+    teacher.save_pretrained(tmp_path / "teacher")
+    with pytest.raises(LimbeckError, match="not a finite number"):
+        run({**recipe, "teacher": {"model": str(tmp_path / "teacher"), "live": True}}, tmp_path / "run")
+
+
+def test_an_edited_corpus_does_not_get_the_scores_of_the_old_one(recipe, tmp_path, beir):
+    run(recipe, tmp_path / "run")
+    teacher = str(tmp_path / "run" / "teacher" / "model")
+    annotate_data(teacher, str(beir), tmp_path / "scores", depth=3)
+    corpus = (beir / "corpus.jsonl").read_text()
+    (beir / "corpus.jsonl").write_text(corpus.replace("copy", "move"))
+    with pytest.raises(LimbeckError, match="documents"):
+        annotate_data(teacher, str(beir), tmp_path / "scores", depth=3)
+
+
+def test_a_report_that_a_kill_left_out_is_made_on_the_next_call(recipe, tmp_path):
+    result = run(recipe, tmp_path / "run")
+    result.report.unlink()
+    (tmp_path / "run" / "work").mkdir()
+    assert run(recipe, tmp_path / "run").report.exists()
+    assert not (tmp_path / "run" / "work").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["stages.0.lists.pick=top"],
+        ["evaluation.task=retrieve", "evaluation.baselines=[bm25, start]"],
+        ["evaluation.add_judged=true", "data.dev=null"],
+        ["stages.0.workers=1"],
+    ],
+)
+def test_other_ways_of_running_reach_the_end(recipe, tmp_path, changes):
+    if any("start" in change for change in changes):
+        from limbeck.matchers import MatcherSpec, build
+
+        spec = MatcherSpec(start=recipe["student"]["start"], query_length=8, document_length=16)
+        build(spec).save_pretrained(tmp_path / "start")
+        recipe["student"]["start"] = str(tmp_path / "start")
+    result = run(recipe, tmp_path / "run", *changes)
+    assert result.rows[-1].name == "student"
+    assert result.rows[-1].kept is not None
+
+
+def test_students_of_one_teacher_are_compared_and_answer_questions(recipe, tmp_path):
+    from limbeck.training.compare import compare
+
+    variants = {"one_hot, no teacher": ["one_hot"], "softmax_ce": ["softmax_ce"]}
+    checked = load_recipe(recipe)
+    result = compare(checked, variants, tmp_path / "run", "one_hot, no teacher", ["how do i copy a file"], "a note")
+    assert [row.name for row in result.rows] == ["teacher", "BM25", "one_hot, no teacher", "softmax_ce"]
+    assert result.rows[3].significance["against"] == "one_hot, no teacher"
+    assert result.rows[2].significance is None
+    examples = json.loads((tmp_path / "run" / "examples.json").read_text())
+    assert [len(found["results"]) for found in examples[0]["lists"]] == [3, 3]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "how do i copy a file" in page and "a note" in page
+    session = session_module.Session(checked, tmp_path / "again")
+    folders = [tmp_path / "run" / "students" / name for name in ("one-hot-no-teacher", "softmax-ce")]
+    on_dev = [session.judged_dev(lb.load(folder))["ndcg@10"] for folder in folders]
+    assert session.judged_dev(result.student)["ndcg@10"] == pytest.approx(max(on_dev))
