@@ -19,8 +19,9 @@ QUESTIONS = [
 ]
 NOTE = (
     "The small version: a few hundred training queries, 64 tokens, one seed. Differences between objectives at this "
-    "size are within noise unless the p-value says otherwise, and a teacher fine-tuned for a minute need not beat MiniLM "
-    "as it is, which saw a billion pairs. Times are for re-ranking one query's candidates; what can be encoded ahead is."
+    "size are within noise unless the p-value says otherwise, and a teacher fine-tuned for a minute need not beat "
+    "MiniLM as it is, which saw a billion pairs. Times are for re-ranking one query's candidates; what can be encoded "
+    "ahead is."
 )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.data import ranked
-from limbeck.evaluation import rerank
+from limbeck.data import Texts, ranked
+from limbeck.evaluation import rerank, retrieve
+from limbeck.evaluation.rank import encodes_ahead
 from limbeck.files import write_json
 from limbeck.matchers import Matcher
+from limbeck.search.sparse import bm25_candidates
 from limbeck.training.recipe import Recipe
 from limbeck.training.results import Bench, finish
 from limbeck.training.run import (
@@ -58,36 +61,40 @@ def compare(
     best = max(students, key=lambda name: next(iter(dev(students[name]).values()))) if dev else next(iter(students))
     students[best].save_pretrained(folder / "student")
     if questions and session.teacher is not None:
-        shown = {"teacher": session.teacher, best: students[best]}
-        write_json(folder / "examples.json", answer(session, shown, questions))
+        examples = answer(session, session.teacher, best, students[best], questions)
+        write_json(folder / "examples.json", examples)
     seconds = time.monotonic() - began
     write_results(session, rows, seconds, title=recipe.name, note=note)
     return Result(folder, rows, seconds)
 
 
-def answer(session: Session, models: Mapping[str, Matcher], questions: Sequence[str]) -> list[dict[str, Any]]:
-    """What each model puts first among BM25's candidates for a question in somebody's own words."""
-    from dataclasses import replace
+def answer(
+    session: Session, teacher: Matcher, name: str, student: Matcher, questions: Sequence[str]
+) -> list[dict[str, Any]]:
+    """What teacher and student put first for questions in somebody's own words.
 
-    from limbeck.data import Texts
-
+    The student searches the whole corpus, as it can; the teacher re-ranks what the student and BM25 found.
+    """
     depth = session.recipe.evaluation.depth
     asked = Texts.from_dict({str(number): question for number, question in enumerate(questions)})
     data = replace(session.data, queries=asked)
-    candidates = {key: session.data.corpus.ids_at(session.sparse.search(asked[key], depth)[0]) for key in asked}
-    runs = {name: rerank(matcher, data, candidates) for name, matcher in models.items()}
+    found = bm25_candidates(data, list(asked), depth, session.sparse)
+    ahead = encodes_ahead(student)
+    searched = retrieve(student, data, list(asked), depth) if ahead else rerank(student, data, found)
+    both = {key: list(dict.fromkeys([*found[key], *searched[key]])) for key in asked}
+    runs = {"teacher": rerank(teacher, data, both), name: searched}
     return [
         {
             "query": asked[key],
             "lists": [
                 {
-                    "name": name,
+                    "name": who,
                     "results": [
-                        {"id": document, "score": run[key][document], "text": session.data.corpus[document]}
+                        {"id": document, "score": run[key][document], "text": data.corpus[document]}
                         for document in ranked(run[key])[:EXAMPLE_RESULTS]
                     ],
                 }
-                for name, run in runs.items()
+                for who, run in runs.items()
             ],
         }
         for key in asked
