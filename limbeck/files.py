@@ -125,12 +125,37 @@ def directory_atomically(path: str | Path) -> Iterator[Path]:
             partial.mkdir()
             with _claimed(partial):
                 yield partial
+                _open_to_readers(partial)
                 _fsync_tree(partial)
                 _swap(partial, target)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             _put_back(target)
             raise
+
+
+def _open_to_readers(folder: Path) -> None:
+    """Give every file the permissions that the user's mask asks for; safetensors writes for the owner alone."""
+    allowed = folder.stat().st_mode & 0o666  # the mask shows in the folder, which was made with all permissions
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(file.stat().st_mode | allowed)
+
+
+@contextmanager
+def alone_in(folder: str | Path) -> Iterator[None]:
+    """Hold a directory for this process; another one that tries is told so. A kill lets go of it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        remedy = "wait for it to end, or choose another --out"
+        raise bad_input(folder, "another limbeck is at work in it", remedy) from error
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _swap(fresh: Path, target: Path) -> None:

@@ -393,3 +393,23 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     with pytest.raises(LimbeckError, match="already exists and is not ours; name another"):
         require_empty_or_absent(tmp_path, "name another")
+
+
+def test_a_directory_can_be_held_by_one_process_at_a_time(tmp_path):
+    from limbeck.files import alone_in
+
+    with alone_in(tmp_path), pytest.raises(LimbeckError, match="another limbeck is at work"), alone_in(tmp_path):
+        pytest.fail("two at once")
+    with alone_in(tmp_path):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_directory_can_be_read_by_whom_the_mask_allows(tmp_path):
+    before = os.umask(0o022)
+    try:
+        with directory_atomically(tmp_path / "model") as folder:
+            (folder / "weights").write_bytes(b"x")
+            (folder / "weights").chmod(0o600)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model" / "weights").stat().st_mode & 0o777 == 0o644

@@ -33,6 +33,12 @@ def candidate_run(
     if query_ids and not any(query in run for query in query_ids):
         problem = f"has candidates for none of the {len(query_ids):,} queries of {split!r} (it has {next(iter(run))!r})"
         raise LimbeckError(f"{data.name if source == 'given' else source}: {problem}; check the query ids")
+    for query in query_ids if source != "given" else []:
+        documents = list(run.get(query, {}))
+        unknown = np.flatnonzero(data.corpus.find(documents) < 0)
+        if len(unknown):
+            problem = f"names document {documents[unknown[0]]!r} for query {query!r}, which the corpus does not have"
+            raise LimbeckError(f"{source}: {problem}; add it to the corpus, or remove it from the run")
     return run
 
 

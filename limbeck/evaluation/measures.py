@@ -104,6 +104,8 @@ def evaluate_run(
     names = list(dict.fromkeys(canonical_name(name) for name in measures))
     query_ids = tuple(sorted(qrels))
     ranked = {query: run[query] for query in query_ids if run.get(query)}
+    if any(query in run for query in query_ids) and not ranked:
+        raise LimbeckError("no judged query has a single candidate; check the candidates, or the words BM25 looks for")
     if run and not ranked:
         raise LimbeckError(
             f"none of the run's queries is judged (the run has {next(iter(run))!r}, the qrels have {query_ids[0]!r}); "

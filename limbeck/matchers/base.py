@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.signals import Signals
 
@@ -85,6 +86,8 @@ class Matcher(nn.Module, ABC):
 
     def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[tuple[int, float]]:
         """The documents' positions and scores, best first; equal scores keep their order."""
+        if isinstance(documents, str):
+            raise LimbeckError("rank wants a list of documents, not one text; put it in a list")
         scores = self.score([(query, document) for document in documents])
         order = np.argsort(-scores, kind="stable")[:top_k]
         return [(int(position), float(scores[position])) for position in order]

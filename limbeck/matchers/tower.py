@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 
+from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import tokeniser_digest
 from limbeck.matchers.chunks import prepare_chunks, run_chunks
@@ -60,6 +61,8 @@ class Tower(nn.Module):
 
     def encode(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> np.ndarray:
         """The vectors [n, dim] of texts as float32, for inference; exactly sentence-transformers' own."""
+        if isinstance(texts, str):
+            raise LimbeckError("encode wants a list of texts, not one text; put it in a list")
         encode = self.model.encode_query if side == "query" else self.model.encode_document
         if not len(texts):
             return np.zeros((0, self.dim), dtype=np.float32)

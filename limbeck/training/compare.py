@@ -12,7 +12,7 @@ from typing import Any
 from limbeck.data import Texts, ranked
 from limbeck.evaluation import rerank, retrieve
 from limbeck.evaluation.rank import encodes_ahead
-from limbeck.files import write_json
+from limbeck.files import alone_in, write_json
 from limbeck.matchers import Matcher
 from limbeck.search.sparse import bm25_candidates
 from limbeck.training.recipe import Recipe
@@ -47,25 +47,26 @@ def compare(
     claim_folder(folder, recipe)
     if (folder / METRICS).exists():
         return finished_run(folder)
-    began = time.monotonic()
-    session = Session(recipe, folder)
-    students: dict[str, Matcher] = {}
-    for name, objectives in variants.items():
-        stages = [*recipe.stages[:-1], recipe.stages[-1].model_copy(update={"objectives": list(objectives)})]
-        students[name] = train_student(session, recipe.student, stages, name, folder / "students" / slug(name))
-    bench = Bench(session)
-    measured = measure_references(session, bench)
-    measured += [bench.model(name, "student", students[name], " + ".join(variants[name])) for name in students]
-    rows = finish(measured, against)
-    dev = session.judged_dev
-    best = max(students, key=lambda name: next(iter(dev(students[name]).values()))) if dev else next(iter(students))
-    students[best].save_pretrained(folder / "student")
-    if questions and session.teacher is not None:
-        examples = answer(session, session.teacher, best, students[best], questions)
-        write_json(folder / "examples.json", examples)
-    seconds = time.monotonic() - began
-    write_results(session, rows, seconds, title=recipe.name, note=note)
-    return Result(folder, rows, seconds)
+    with alone_in(folder):
+        began = time.monotonic()
+        session = Session(recipe, folder)
+        students: dict[str, Matcher] = {}
+        for name, objectives in variants.items():
+            stages = [*recipe.stages[:-1], recipe.stages[-1].model_copy(update={"objectives": list(objectives)})]
+            students[name] = train_student(session, recipe.student, stages, name, folder / "students" / slug(name))
+        bench = Bench(session)
+        measured = measure_references(session, bench)
+        measured += [bench.model(name, "student", students[name], " + ".join(variants[name])) for name in students]
+        rows = finish(measured, against)
+        dev = session.judged_dev
+        best = max(students, key=lambda name: next(iter(dev(students[name]).values()))) if dev else next(iter(students))
+        students[best].save_pretrained(folder / "student")
+        if questions and session.teacher is not None:
+            examples = answer(session, session.teacher, best, students[best], questions)
+            write_json(folder / "examples.json", examples)
+        seconds = time.monotonic() - began
+        write_results(session, rows, seconds, title=recipe.name, note=note)
+        return Result(folder, rows, seconds)
 
 
 def answer(

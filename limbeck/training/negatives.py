@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from limbeck.data import Candidates, Qrels, RankingData, ranked, read_run
+from limbeck.data import Candidates, Qrels, RankingData, ranked
+from limbeck.evaluation import candidate_run
 from limbeck.progress import track
 
 # Ranked lists by the name of their source; called with the depth that is wanted.
@@ -36,7 +37,9 @@ def candidate_pools(
                 pools[query].append(_uniform(data, query, positives.get(query, {}), share, seed))
             continue
         most_positives = max((len(positives.get(query, {})) for query in query_ids), default=0)
-        run = ranked_lists[part](share + most_positives) if part in ranked_lists else read_run(part)
+        depth = share + most_positives
+        known = part in ranked_lists
+        run = ranked_lists[part](depth) if known else candidate_run(data, query_ids, part, "train", depth)
         for query in track(query_ids, "Choosing candidates"):
             documents = ranked(run[query]) if query in run else []
             chosen = [document for document in documents if not _is_positive(positives, query, document)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,12 +15,12 @@ import torch
 
 from limbeck import __version__
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import read_json, recover_directory, write_json
+from limbeck.files import alone_in, read_json, recover_directory, write_json
 from limbeck.matchers import Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.run import run_report
-from limbeck.training.processes import main_first, start_processes
+from limbeck.training.processes import is_main, main_first, start_processes
 from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.recipe_files import load_recipe, write_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
@@ -57,14 +58,15 @@ def distill(
     claim_folder(folder, checked)
     if (folder / METRICS).exists():
         return finished_run(folder)
-    began = time.monotonic()
-    session = Session(checked, folder)
-    student = train_student(session, checked.student, checked.stages, "student", folder / "student")
-    with main_first() as main:  # one process measures: the others would be timed against each other
-        if main:
-            rows = measure_run(session, student) if session.splits.test_labels else []
-            write_results(session, rows, time.monotonic() - began, title=checked.name)
-    return read_results(folder)
+    with alone_in(folder) if is_main() else nullcontext():
+        began = time.monotonic()
+        session = Session(checked, folder)
+        student = train_student(session, checked.student, checked.stages, "student", folder / "student")
+        with main_first() as main:  # one process measures: the others would be timed against each other
+            if main:
+                rows = measure_run(session, student) if session.splits.test_labels else []
+                write_results(session, rows, time.monotonic() - began, title=checked.name)
+        return read_results(folder)
 
 
 def finished_run(folder: Path) -> Result:
