@@ -39,8 +39,6 @@ class Session:
         self._pools: dict[tuple[str, int], dict[str, np.ndarray]] = {}
         self._unlabelled: list[str] = []
 
-    # Data ---------------------------------------------------------------------------------------------------
-
     @cached_property
     def data(self) -> RankingData:
         data = load(self.recipe.data.source)
@@ -62,8 +60,6 @@ class Session:
     def bm25(self, query_ids: list[str], depth: int) -> Run:
         """BM25's best documents of the whole corpus."""
         return bm25_candidates(self.data, query_ids, depth, self.sparse)
-
-    # Evaluation ---------------------------------------------------------------------------------------------
 
     def candidates(self, query_ids: list[str], split: str, depth: int) -> dict[str, list[str]]:
         """What is re-ranked for each query: BM25's best, or lists that were given."""
@@ -108,8 +104,6 @@ class Session:
             return {"spearman": means.pop("spearman"), **means}
 
         return measure
-
-    # Teacher ------------------------------------------------------------------------------------------------
 
     @cached_property
     def teacher(self) -> Matcher | None:
@@ -182,8 +176,6 @@ class Session:
         run = self.given_scores if self.teacher is None else self.store.to_run()
         known = [score for query in self.splits.train if query in run for score in run[query].values()]
         return standardiser(spec.standardise, torch.tensor(known))
-
-    # Lists --------------------------------------------------------------------------------------------------
 
     def lists(self, stage: Stage) -> RankingLists:
         """The training lists of a stage, with stored teacher scores if an objective asks for them."""

@@ -72,8 +72,6 @@ class DistillationTrainer(Trainer):
         if teacher is not None:
             teacher.to(self.args.device).eval().requires_grad_(False)
 
-    # Data ---------------------------------------------------------------------------------------------------
-
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches as they are: every process makes the whole batch and takes its share."""
         plan = BatchPlan(
@@ -89,8 +87,6 @@ class DistillationTrainer(Trainer):
             num_workers=self.stage.workers,
             generator=torch.Generator().manual_seed(self.seed),
         )
-
-    # Loss ---------------------------------------------------------------------------------------------------
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The weighted objectives, each averaged over the queries of the whole batch."""
@@ -127,8 +123,6 @@ class DistillationTrainer(Trainer):
             scores = self.standardise(scores, targets.mask)
         return Signals(scores=scores)
 
-    # Dev ----------------------------------------------------------------------------------------------------
-
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Measure on dev, keep the best weights, and say when it is time to stop."""
         assert self.dev is not None
@@ -161,8 +155,6 @@ class DistillationTrainer(Trainer):
                 )
             self.sums, self.parts = {}, 0
         super().log(logs, start_time)
-
-    # Checkpoints --------------------------------------------------------------------------------------------
 
     def _get_output_dir(self, trial: Any) -> str:
         return str(self.staging or self.folder)
