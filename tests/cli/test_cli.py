@@ -17,7 +17,7 @@ def models(tiny_bert, tmp_path) -> dict[str, Path]:
     return {name: tmp_path / name for name in ("dual", "other", "cross")}
 
 
-def one_line_about(done, *words: str) -> None:
+def assert_one_line_about(done, *words: str) -> None:
     """A user's mistake: exit code 2, one line on stderr with the words in it, nothing on stdout, no traceback."""
     assert done.code == 2, done
     assert done.out == ""
@@ -111,7 +111,7 @@ def test_annotate_resumes_and_exports(limbeck, beir, models, tmp_path):
 
 def test_scores_of_another_teacher_are_not_mixed_in(limbeck, beir, models, tmp_path):
     limbeck("annotate", models["cross"], beir, "--out", tmp_path / "s", "--depth", 3)
-    one_line_about(
+    assert_one_line_about(
         limbeck("annotate", models["dual"], beir, "--out", tmp_path / "s", "--depth", 3), str(tmp_path / "s")
     )
 
@@ -135,14 +135,14 @@ def test_damaged_data_is_named(limbeck, beir, file, content, words):
         (beir / file).unlink()
     else:
         (beir / file).write_text(content)
-    one_line_about(limbeck("evaluate", "bm25", beir), *words)
+    assert_one_line_about(limbeck("evaluate", "bm25", beir), *words)
 
 
 def test_a_nan_teacher_score_is_refused_with_its_line(limbeck, recipe, tmp_path):
     (tmp_path / "scores.trec").write_text("q0 Q0 d1 1 0.5 x\nq0 Q0 d2 2 nan x\n")
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump({**recipe, "teacher": {"scores": str(tmp_path / "scores.trec")}}))
-    one_line_about(limbeck("distill", path, "--out", tmp_path / "run"), "scores.trec:2")
+    assert_one_line_about(limbeck("distill", path, "--out", tmp_path / "run"), "scores.trec:2")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_nan_teacher_score_is_refused_with_its_line(limbeck, recipe, tmp_path)
     ],
 )
 def test_what_is_not_there_is_named(limbeck, arguments, words):
-    one_line_about(limbeck(*arguments), *words)
+    assert_one_line_about(limbeck(*arguments), *words)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(limbeck, recipe, tmp_path, monkeypatch):
@@ -179,7 +179,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(limbeck, recipe
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        one_line_about(limbeck("distill", path, "--out", tmp_path / "run"), "space")
+        assert_one_line_about(limbeck("distill", path, "--out", tmp_path / "run"), "space")
     assert not list((tmp_path / "run").rglob("*.partial"))
     assert limbeck("distill", path, "--out", tmp_path / "run").code == 0
 
@@ -189,7 +189,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(limbeck, recipe
     [["evaluate", "bm25", "pydocs", "--depth", "0"], ["evaluate", "bm25"], ["distil"], ["report", "x", "--bogus"]],
 )
 def test_a_wrong_option_is_one_line_too(limbeck, arguments):
-    one_line_about(limbeck(*arguments), "--help")
+    assert_one_line_about(limbeck(*arguments), "--help")
 
 
 def test_ctrl_c_says_how_to_go_on(limbeck, monkeypatch):
@@ -216,5 +216,5 @@ def test_models_that_cannot_both_retrieve_are_compared_by_reranking(limbeck, bei
 def test_candidates_of_other_queries_are_refused(limbeck, beir, models, tmp_path):
     (tmp_path / "other.trec").write_text("qX Q0 d1 1 3 x\n")
     done = limbeck("annotate", models["cross"], beir, "--out", tmp_path / "s", "--candidates", tmp_path / "other.trec")
-    one_line_about(done, "other.trec", "qX")
+    assert_one_line_about(done, "other.trec", "qX")
     assert not (tmp_path / "s").exists()
