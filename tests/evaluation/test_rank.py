@@ -182,34 +182,18 @@ def test_a_real_dual_encoder_is_ranked_by_its_own_scores(data: RankingData, tiny
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-class MiniLM:
-    similarity = "cosine"
-
-    def __init__(self, folder: str) -> None:
-        from sentence_transformers import SentenceTransformer
-
-        self.model = SentenceTransformer(folder, device="cpu")
-
-    def encode_query(self, texts: list[str]) -> np.ndarray:
-        return self.model.encode(texts, show_progress_bar=False)
-
-    encode_document = encode_query
-
-    def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
-        raise NotImplementedError
-
-
 @pytest.mark.full
 def test_minilm_has_its_published_value_on_scifact(
     shared_data: Callable[[str], Path], minilm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from limbeck.data import load
+    from limbeck.matchers import load as load_matcher
 
     monkeypatch.setattr(rank, "_TEXTS", 4096)
     data = load(shared_data("scifact"))
     assert isinstance(data, RankingData)
     qrels = data.judgements("test")
-    found = evaluate_run(retrieve(MiniLM(minilm), data, list(qrels)), qrels, ["ndcg@10"])
+    found = evaluate_run(retrieve(load_matcher(minilm), data, list(qrels)), qrels, ["ndcg@10"])
     assert found["ndcg@10"] == pytest.approx(0.645, abs=0.01)
 
 

@@ -69,7 +69,7 @@ def test_a_kill_before_any_step_on_disk_costs_at_most_one_block(kind: str, tmp_p
     assert kill_at_steps(kind, tmp_path, step=1) > 80
 
 
-def kill_at_random(kind: str, folder: Path, kills: int) -> None:
+def check_kills_at_random(kind: str, folder: Path, kills: int) -> None:
     """Start, kill after a random time, start again; the store is refilled from nothing once it is full."""
     chance = random.Random(kills)
     done, rounds = 0, 0
@@ -97,10 +97,10 @@ def kill_at_random(kind: str, folder: Path, kills: int) -> None:
 
 @pytest.mark.parametrize("kind", ["encodings", "scores"])
 def test_a_few_kills_at_random_moments_cost_at_most_one_block_each(kind: str, tmp_path: Path) -> None:
-    kill_at_random(kind, tmp_path, kills=3)
+    check_kills_at_random(kind, tmp_path, kills=3)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["encodings", "scores"])
 def test_thirty_kills_at_random_moments_cost_at_most_one_block_each(kind: str, tmp_path: Path) -> None:
-    kill_at_random(kind, tmp_path, kills=30)
+    check_kills_at_random(kind, tmp_path, kills=30)
