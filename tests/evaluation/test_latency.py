@@ -1,29 +1,32 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from limbeck.errors import LimbeckError
+from limbeck.evaluation import latency
 from limbeck.evaluation.latency import folder_bytes, measure_latency, parameter_count
 
 
-def test_times_are_those_of_the_calls_after_the_warm_up() -> None:
+def test_times_are_those_of_the_calls_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
     calls: list[float] = []
 
-    def work(seconds: float) -> None:
-        calls.append(seconds)
-        time.sleep(seconds if len(calls) > 2 else 0.1)
+    def work(milliseconds: float) -> None:
+        nonlocal now
+        calls.append(milliseconds)
+        now += int(1e6 * (milliseconds if len(calls) > 2 else 100))
 
-    found = measure_latency(work, [0.002, 0.004], warmup=2, repeats=10)
+    monkeypatch.setattr(latency, "time", SimpleNamespace(perf_counter_ns=lambda: now))
+    found = measure_latency(work, [2, 4], warmup=2, repeats=10)
     assert len(calls) == 22
     assert found.calls == 20
-    assert 2.9 <= found.mean_ms < 30
-    assert found.p50_ms <= found.p99_ms
-    assert found.p99_ms < 100  # the slow first calls are not in it
-    assert found.per_second == pytest.approx(1000 / found.mean_ms)
+    assert found.mean_ms == pytest.approx(3)
+    assert (found.p50_ms, found.p99_ms) == (3, 4)
+    assert found.per_second == pytest.approx(1000 / 3)
     assert "per second" in str(found)
 
 
