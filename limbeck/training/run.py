@@ -16,7 +16,7 @@ import torch
 from limbeck import __version__
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, read_json, recover_directory, write_json
-from limbeck.matchers import Matcher, MatcherSpec, build
+from limbeck.matchers import DualEncoder, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.run import run_report
@@ -169,8 +169,17 @@ def measure_references(session: Session, bench: Bench) -> list[Measured]:
             rows.append(bench.bm25())
         else:
             start = session.recipe.student.start
-            rows.append(bench.model(f"{start}, as it is", "baseline", load_matcher(start)))
+            rows.append(bench.model(f"{start}, as it is", "baseline", untrained_start(session.recipe.student)))
     return rows
+
+
+def untrained_start(spec: MatcherSpec) -> Matcher:
+    """The student's start with all its layers and its own pooling, on as many tokens as the student reads."""
+    matcher = load_matcher(spec.start)
+    if isinstance(matcher, DualEncoder):
+        model = matcher.tower.model
+        model.max_seq_length = min(model.max_seq_length or spec.document_length, spec.document_length)
+    return matcher
 
 
 def write_results(session: Session, rows: list[Row], seconds: float, title: str, note: str = "") -> None:
