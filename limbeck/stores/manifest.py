@@ -66,7 +66,7 @@ class Manifest:
     def load(cls, path: Path, kind: str) -> Manifest:
         """Read it, and say in one line what is wrong with it."""
         if not path.exists():
-            raise bad_input(path.parent, f"holds no {kind} that limbeck wrote", "name a directory that does")
+            raise bad_input(path.parent, f"holds no {kind}", "name a directory that does")
         remedy = f"remove {path.parent} and run the same command again"
         record = read_json(path, remedy)
         if not isinstance(record, dict) or record.get("kind") != kind:
