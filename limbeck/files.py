@@ -278,6 +278,11 @@ def digest(*parts: str | bytes) -> str:
     return whole.hexdigest()
 
 
+def slug(name: str) -> str:
+    """A name in letters, digits and hyphens, for use as a file's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
 def require_empty_or_absent(path: str | Path, remedy: str) -> None:
     """Refuse to write into a directory that holds something else."""
     path = Path(path)

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import typer
 
-VARIANTS = {
-    "one_hot, no teacher": ["one_hot"],
-    "softmax_ce": ["softmax_ce"],
-    "margin_mse": ["margin_mse"],
-}
+OBJECTIVES = "objective=one_hot,softmax_ce,margin_mse"
 QUESTIONS = [
     "how do I copy a file",
     "read a csv file into rows",
@@ -38,15 +34,13 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.tables import results_table
         from limbeck.files import read_json
         from limbeck.progress import reporting
-        from limbeck.training.compare import compare
-        from limbeck.training.recipe_files import load_recipe
         from limbeck.training.results import rows_as_json
+        from limbeck.training.sweep import sweep
 
-        recipe = load_recipe("demo", override)
         begun = "A small run on the docstrings of this Python: about 5 minutes on 2 cores."
         err.print(f"{begun} Ctrl-C stops it; the same command goes on.", highlight=False, soft_wrap=True)
         with reporting(reporter()):
-            result = compare(recipe, VARIANTS, out, next(iter(VARIANTS)), QUESTIONS, NOTE)
+            result = sweep("demo", [OBJECTIVES], out=out, overrides=override, questions=QUESTIONS, note=NOTE)
         if as_json:
             found = {"folder": str(out), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
             print(json.dumps(found, indent=2, ensure_ascii=False))

@@ -32,7 +32,7 @@ PLACES = {
     errno.ENOTDIR: "choose another place",
 }
 
-for verb in ("demo", "recipes", "distill", "annotate", "evaluate", "report"):
+for verb in ("demo", "recipes", "distill", "sweep", "annotate", "evaluate", "report"):
     import_module(f"limbeck.cli.{verb}").register(app)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ def results_table(rows: list[Row]) -> Table:
     """Quality beside speed and size."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model", no_wrap=True)
-    measures = list(rows[0].measures)
+    measures = list(dict.fromkeys(name for row in rows for name in row.measures))
     headings = [*measures, "kept", "ms/query", "pairs/s", "size", "speed-up"]
     compared = next((row.significance["against"] for row in rows if row.significance), None)
     if compared is not None:
@@ -22,7 +23,7 @@ def results_table(rows: list[Row]) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right")
     for row in rows:
-        cells = [f"{row.measures[name]:.3f}" for name in measures]
+        cells = [_measure(row, name) for name in measures]
         cells += [
             f"{row.kept:.0%}" if row.kept is not None else "",
             f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
@@ -32,11 +33,25 @@ def results_table(rows: list[Row]) -> Table:
         ]
         if compared is not None:
             cells.append(_significance(row))
-        table.add_row(row.name, *cells, style="bold" if row.kind == "student" else None)
+        table.add_row(_name(row), *cells, style="bold" if row.kind == "student" else None)
     return table
+
+
+def _name(row: Row) -> str:
+    chosen = f" ({row.chosen})" if row.chosen else ""
+    failed = f" [{len(row.failed)} failed]" if row.failed else ""
+    return escape(f"{row.name}{chosen}{failed}")
+
+
+def _measure(row: Row, name: str) -> str:
+    if name not in row.measures:
+        return ""
+    spread = f" ±{row.spread[name]:.3f}" if row.spread and name == next(iter(row.measures)) else ""
+    return f"{row.measures[name]:.3f}{spread}"
 
 
 def _significance(row: Row) -> str:
     if row.significance is None:
         return ""
-    return f"{row.significance['difference']:+.3f} (p={row.significance['p']:.2f})"
+    test = row.significance
+    return f"{test['difference']:+.3f} (p={test.get('p_holm', test['p']):.2g})"

@@ -19,7 +19,7 @@ from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
 from limbeck.matchers.quiet import quiet
-from limbeck.matchers.segments import SegmentPooling
+from limbeck.matchers.segments import JointTransformer, SegmentPooling
 
 
 class MatcherSpec(BaseModel):
@@ -83,14 +83,14 @@ def build(spec: MatcherSpec) -> Matcher:
         )
 
 
-def _transformer(spec: MatcherSpec, **lengths: int) -> Transformer:
+def _transformer(spec: MatcherSpec, lengths: dict[str, int], kind: type[Transformer] = Transformer) -> Transformer:
     path = resolve(spec.start)
     config: dict[str, Any] = {}
     if spec.layers is not None:
         config["num_hidden_layers"] = spec.layers
     try:
         _refuse_more_layers_than_there_are(spec, path)
-        transformer = Transformer(path, config_kwargs=config, **lengths)
+        transformer = kind(path, config_kwargs=config, **lengths)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         problem = f"{spec.start}: no model that can be loaded ({first_line(error)})"
         raise LimbeckError(f"{problem}; give a folder or a hub name") from error
@@ -113,6 +113,12 @@ def _refuse_more_layers_than_there_are(spec: MatcherSpec, path: str) -> None:
         raise LimbeckError(f"layers={spec.layers} is more than {spec.start} has; ask for at most {there}")
 
 
+def _lengths(spec: MatcherSpec) -> dict[str, int]:
+    """Of texts that are tokenised apart."""
+    longest = max(spec.query_length, spec.document_length)
+    return {"max_seq_length": longest, "query_length": spec.query_length, "document_length": spec.document_length}
+
+
 def _pooled(spec: MatcherSpec, transformer: Transformer) -> list[Module]:
     width = transformer.get_embedding_dimension()
     modules: list[Module] = [transformer, Pooling(width, spec.pooling)]
@@ -124,12 +130,11 @@ def _pooled(spec: MatcherSpec, transformer: Transformer) -> list[Module]:
 
 
 def _cross_modules(spec: MatcherSpec) -> list[nn.Module]:
-    transformer = _transformer(spec, max_seq_length=spec.pair_length)
     if spec.pooling == "segments":
-        if "token_type_ids" not in transformer.preprocess([("a", "b")]):
-            raise LimbeckError(f"{spec.start}: its tokeniser does not mark which text is which; use pooling: mean")
+        transformer = _transformer(spec, _lengths(spec), JointTransformer)
         transformer.model.config.num_labels = 1  # where the library looks for the number of outputs
         return [transformer, SegmentPooling()]
+    transformer = _transformer(spec, {"max_seq_length": spec.pair_length})
     width = transformer.get_embedding_dimension()
     head = Dense(width, spec.outputs, activation_function=nn.Identity(), module_output_name="scores")
     nn.init.normal_(head.linear.weight, std=0.02)
@@ -138,8 +143,7 @@ def _cross_modules(spec: MatcherSpec) -> list[nn.Module]:
 
 
 def _dual_modules(spec: MatcherSpec) -> list[Module]:
-    lengths = {"query_length": spec.query_length, "document_length": spec.document_length}
-    transformer = _transformer(spec, max_seq_length=max(lengths.values()), **lengths)
+    transformer = _transformer(spec, _lengths(spec))
     modules = _pooled(spec, transformer)
     width = transformer.get_embedding_dimension()
     if spec.dim is not None:

@@ -26,7 +26,7 @@ def load(name: str | Path, revision: str | None = None) -> Matcher:
     """The matcher in a folder or under a hub name: a cross-encoder or a dual encoder, as its files say."""
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
         recover_directory(Path(str(name)).expanduser())
-    path = resolve(name)
+    path = resolve(name, revision)
     folder = Path(path)
     if folder.is_dir() and not (folder / "config.json").exists() and (folder / "student" / "modules.json").exists():
         path = str(folder / "student")  # a run directory stands for its student

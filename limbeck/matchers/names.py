@@ -8,9 +8,11 @@ from pathlib import Path
 from limbeck.errors import LimbeckError
 
 MINILM_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+HUB_SECONDS = 10
+_WANTED = "give a model's folder, a hub name (owner/name) or `minilm`"
 
 
-def resolve(name: str | Path) -> str:
+def resolve(name: str | Path, revision: str | None = None) -> str:
     """The folder or hub name to load `name` from. `minilm` is all-MiniLM-L6-v2, from its package if installed."""
     text = str(name)
     if text == "minilm":
@@ -23,5 +25,34 @@ def resolve(name: str | Path) -> str:
     if folder.exists():
         return str(folder)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
-        raise LimbeckError(f"{text}: no such folder; give a model's folder, a hub name (owner/name) or `minilm`")
+        raise LimbeckError(f"{text}: no such folder; {_WANTED}")
+    _ask_hub(text, revision)
     return text
+
+
+def _ask_hub(name: str, revision: str | None) -> None:
+    """Refuse a name that is neither in the hub's local cache nor on the hub, after one request.
+
+    The libraries would ask for every file a model might have, each with retries: minutes, for a mistyped folder.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.utils import get_token
+
+    file = "config.json"
+    try:
+        if isinstance(try_to_load_from_cache(name, file, revision=revision), str):
+            return
+        get_hf_file_metadata(hf_hub_url(name, file, revision=revision), token=get_token(), timeout=HUB_SECONDS)
+    except EntryNotFoundError:
+        return  # the model is there; its config is elsewhere in it
+    except HFValidationError as error:
+        raise LimbeckError(f"{name}: no such folder, and not a hub name; {_WANTED}") from error
+    except GatedRepoError as error:
+        problem = "no such folder, and the hub's model of that name is gated"
+        raise LimbeckError(f"{name}: {problem}; ask for access there and log in with `hf auth login`") from error
+    except RepositoryNotFoundError as error:
+        raise LimbeckError(f"{name}: no such folder, and no such model on the hub; {_WANTED}") from error
+    except Exception as error:  # whatever the network, the proxy or the hub's client says
+        reason = str(error).strip().split("\n", 1)[0][:100] or type(error).__name__
+        raise LimbeckError(f"{name}: no such folder, and the hub does not answer ({reason}); {_WANTED}") from error

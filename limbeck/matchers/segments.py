@@ -1,20 +1,80 @@
-"""A cross-encoder that pools the two texts apart: it starts as the dual encoder whose weights it has.
+"""A cross-encoder that starts as the dual encoder whose weights it has.
 
-The joint pass gives each text an embedding that has seen the other one; the score is their cosine times a learnt
-scale. With weights that were trained as a dual encoder, this ranks sensibly before any training, where a new head on
-one pooled vector ranks at random and needs thousands of pairs to catch up. (EmbedDistill's dual pooling is the same
-idea, with an inner product.) sentence-transformers has no such module, so a folder of this kind loads here only.
+Both texts are in one pass, each with its own special tokens and positions from 0, and what a token gives to the other
+text's tokens is held low at first by a constant on the attention logits. With that constant at minus infinity the pass
+*is* two passes of the dual encoder; at -4 it starts close to it and training opens the way between the texts where it
+pays. Each text's tokens are pooled apart, and the score is the cosine of the two times a learnt scale. So it ranks as
+well as its start before any training, where a new head on one pooled vector ranks at random and needs thousands of
+pairs to catch up. (EmbedDistill's dual pooling is a cousin, with an inner product.)
+
+sentence-transformers has no such modules, so a folder of this kind loads here only.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from sentence_transformers.base.modules import Module, Transformer
 from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError
+
+ACROSS = -4.0  # added to the attention logits between the two texts
+FAMILIES = ("bert", "electra")  # positions that are added to the tokens and can be given
+
+
+class JointTransformer(Transformer):
+    """Runs pairs: [CLS] query [SEP] [CLS] document [SEP], positions counted anew in the second text."""
+
+    config_keys: ClassVar[list[str]] = [*Transformer.config_keys, "across"]  # type: ignore[misc]
+
+    def __init__(self, *args: Any, across: float = ACROSS, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.across = across
+        if self.config.model_type not in FAMILIES:
+            problem = f"pooling: segments needs a model of {' or '.join(FAMILIES)}'s kind, not {self.config.model_type}"
+            raise LimbeckError(f"{problem}; use pooling: mean")
+
+    def preprocess(
+        self, inputs: Any, prompt: str | None = None, processing_kwargs: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Tokenise each text by itself, with its own length, and put them one behind the other without padding."""
+        first, second = (
+            super(JointTransformer, self).preprocess([pair[side] for pair in inputs], prompt=prompt, task=task)
+            for side, task in ((0, "query"), (1, "document"))
+        )
+        lengths = first["attention_mask"].sum(dim=1, keepdim=True)  # [B, 1]
+        totals = lengths + second["attention_mask"].sum(dim=1, keepdim=True)
+        place = torch.arange(int(totals.max())).expand(len(totals), -1)  # [B, tokens]
+        real, in_second = place < totals, place >= lengths
+        position = torch.where(in_second, place - lengths, place) * real
+        ids = [
+            text["input_ids"].gather(1, position.clamp(max=text["input_ids"].shape[1] - 1)) for text in (first, second)
+        ]
+        return {
+            "input_ids": torch.where(in_second, ids[1], ids[0]) * real,
+            "attention_mask": real.long(),
+            "token_type_ids": (in_second & real).long(),
+            "position_ids": position,
+            "modality": "text",
+        }
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        mask, text = features["attention_mask"], features["token_type_ids"]
+        dtype = self.model.dtype
+        apart = text[:, None, :, None] != text[:, None, None, :]  # [B, 1, tokens, tokens]
+        bias = (apart * self.across).to(dtype).masked_fill(mask[:, None, None, :] == 0, torch.finfo(dtype).min)
+        output = self.model(
+            input_ids=features["input_ids"],
+            attention_mask=bias,
+            position_ids=features["position_ids"],
+            token_type_ids=torch.zeros_like(text),
+        )
+        return features | {"token_embeddings": output.last_hidden_state}
 
 
 class SegmentPooling(Module):
@@ -50,7 +110,7 @@ class SegmentPooling(Module):
 def load_segmented(folder: Path) -> list[nn.Module] | None:
     """The modules of a folder that ends in a SegmentPooling; None if it does not.
 
-    sentence-transformers would import a foreign class only with `trust_remote_code`; this one is ours.
+    sentence-transformers would import a foreign class only with `trust_remote_code`; these are ours.
     """
     listing = folder / "modules.json"
     if not listing.exists():
@@ -58,4 +118,4 @@ def load_segmented(folder: Path) -> list[nn.Module] | None:
     entries = json.loads(listing.read_text(encoding="utf-8"))
     if not entries or entries[-1]["type"] != f"{SegmentPooling.__module__}.{SegmentPooling.__name__}":
         return None
-    return [Transformer.load(str(folder)), SegmentPooling.restore(folder / entries[-1]["path"])]
+    return [JointTransformer.load(str(folder)), SegmentPooling.restore(folder / entries[-1]["path"])]

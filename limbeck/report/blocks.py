@@ -165,9 +165,12 @@ class PlotGrid:
 
     plots: Sequence[tuple[str, Plot]]
     caption: str = ""
+    height: float = 200.0
 
     def html(self) -> str:
-        cells = "".join(f"<div><h4>{escape(title)}</h4>{plot.svg(310, 200)}</div>" for title, plot in self.plots)
+        cells = "".join(
+            f"<div><h4>{escape(title)}</h4>{plot.svg(310, self.height)}</div>" for title, plot in self.plots
+        )
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
         return f'<figure><div class="small-plots">{cells}</div>{caption}</figure>'
 
@@ -203,6 +206,40 @@ class SideBySide:
         css = ' class="highlighted"' if item.highlighted else ""
         head = f'<div class="head"><code>{escape(item.name)}</code>{note}{value}</div>'
         return f"<li{css}>{head}<p>{escape(item.text)}</p></li>"
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A line of text in which some stretches are marked: [start, end) of each, in order and apart."""
+
+    content: str
+    spans: Sequence[tuple[int, int]] = ()
+
+    def html(self) -> str:
+        parts, at = [], 0
+        for start, end in self.spans:
+            if not at <= start <= end <= len(self.content):
+                raise ValueError(f"stretch {start} to {end} of {len(self.content)} characters overlaps or lies outside")
+            parts += [escape(self.content[at:start]), f"<mark>{escape(self.content[start:end])}</mark>"]
+            at = end
+        return "".join([*parts, escape(self.content[at:])])
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text under the heading that it answers, with a few notes; `good` colours the first note."""
+
+    heading: Marked
+    name: str
+    text: Marked
+    notes: Sequence[str] = ()
+    good: bool = False
+
+    def html(self) -> str:
+        notes = "".join(f'<span class="note">{escape(note)}</span>' for note in self.notes)
+        css = ' class="head highlighted"' if self.good else ' class="head"'
+        head = f"<div{css}><code>{escape(self.name)}</code>{notes}</div>"
+        return f'<article class="passage"><h3>{self.heading.html()}</h3>{head}<p>{self.text.html()}</p></article>'
 
 
 @dataclass(frozen=True)

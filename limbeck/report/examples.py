@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from limbeck.report.blocks import Item, Section, SideBySide
 from limbeck.report.run_files import Example, FoundList, RunFiles
+from limbeck.report.words import cut
 
 LONGEST_TEXT = 280
 
@@ -30,7 +31,6 @@ def _items(found_list: FoundList, first: FoundList, ranks: dict[str, int]) -> li
         note = ""
         if found_list is not first:
             note = f"{first.name} #{rank}" if rank else f"not in {first.name}’s list"
-        text = " ".join(found.text.split())
-        cut = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rsplit(" ", 1)[0] + " …"
-        items.append(Item(found.id, f"{found.score:.2f}", note, cut, highlighted=rank is not None))
+        text = cut(found.text, LONGEST_TEXT)
+        items.append(Item(found.id, f"{found.score:.2f}", note, text, highlighted=rank is not None))
     return items

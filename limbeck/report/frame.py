@@ -17,7 +17,10 @@ LINE = 18.0
 
 @dataclass
 class Frame:
-    """Scales and the pixel rectangle inside them; collects the marks of one plot."""
+    """Scales and the pixel rectangle inside them; collects the marks of one plot.
+
+    `x_values` are the values to label on the x axis; round ones where none are given.
+    """
 
     width: float
     height: float
@@ -26,6 +29,7 @@ class Frame:
     x_title: str
     y_title: str
     marks: list[str] = field(default_factory=list)
+    x_values: Sequence[float] = ()
 
     def svg(self, description: str, legend: str = "") -> str:
         """The finished drawing; `description` is read to those who cannot see it."""
@@ -56,7 +60,7 @@ class Frame:
     def _x_ticks(self) -> list[float]:
         """As many as leave room between their labels."""
         kept: list[float] = []
-        for value in self.x.ticks(max(3, int((self.x.end - self.x.start) / 90))):
+        for value in self.x_values or self.x.ticks(max(4, int((self.x.end - self.x.start) / 90))):
             half = text_width(tick_label(value), FONT) / 2 + 5
             if not kept or self.x(value) - half > self.x(kept[-1]) + text_width(tick_label(kept[-1]), FONT) / 2:
                 kept.append(value)
@@ -72,11 +76,12 @@ def frame_for(
     legend_height: float = 0.0,
     x_padding: float = 0.08,
     y_from_zero: bool = False,
+    log_y: bool = False,
 ) -> Frame:
     """A frame around all values, its left margin as wide as the y labels need."""
     width, height = size
     top, bottom = 34 + legend_height, height - 48
-    y = scale_for([0.0, *ys] if y_from_zero else ys, bottom, top)
+    y = scale_for([0.0, *ys] if y_from_zero else ys, bottom, top, log_y)
     if y_from_zero:
         y = Scale(0.0, y.high, bottom, top)
     ticks = y.ticks(max(3, int((bottom - top) / 55)))

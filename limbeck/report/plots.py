@@ -1,9 +1,9 @@
-"""The plots of a report, drawn as inline SVG: scatter, lines, histogram."""
+"""The plots of a report, drawn as inline SVG: scatter, lines, bars, histogram."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from limbeck.report.frame import FONT, Frame, frame_for, legend, line, text, tooltip
@@ -88,52 +88,103 @@ def series_class(index: int) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """A named line through (x, y) points."""
+    """A named line through (x, y) points.
+
+    `errors` are the (low, high) ends of an error bar for each point. `style` replaces the class that the place among
+    the other series would give, where two lines belong together: one colour, other dashes.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
+    errors: Sequence[tuple[float, float]] = ()
+    style: str = ""
 
 
 @dataclass(frozen=True)
 class Lines:
     """Several series over one x axis, with a legend when there are two or more.
 
-    `first_colour` counts on from other plots, so that a model has one colour in all of them.
+    `first_colour` counts on from other plots, so that a model has one colour in all of them. `label_points` labels the
+    x values that were measured instead of round numbers.
     """
 
     series: Sequence[Series]
     x_title: str
     y_title: str
     first_colour: int = 0
+    log_x: bool = False
+    log_y: bool = False
+    label_points: bool = False
 
     def svg(self, width: float, height: float) -> str:
-        classes = [series_class(self.first_colour + index) for index in range(len(self.series))]
+        classes = [series.style or series_class(self.first_colour + at) for at, series in enumerate(self.series)]
         key, key_height = legend([series.name for series in self.series], classes, width)
         values = [point for series in self.series for point in series.points]
+        ends = [end for series in self.series for pair in series.errors for end in pair]
         titles = (self.x_title, self.y_title)
         frame = frame_for(
             [x for x, _ in values],
-            [y for _, y in values],
+            [*(y for _, y in values), *ends],
             (width, height + key_height),
             titles,
+            self.log_x,
             legend_height=key_height,
             x_padding=0.02,
+            log_y=self.log_y,
         )
+        if self.label_points:
+            frame.x_values = sorted({x for x, _ in values})
         for series, css in zip(self.series, classes, strict=True):
             frame.marks += self._line(frame, series, css)
-        ends = ", ".join(f"{series.name} ends at {series.points[-1][1]:.3g}" for series in self.series)
-        return frame.svg(f"{self.y_title} by {self.x_title}: {ends}", key)
+        last = ", ".join(f"{series.name} ends at {series.points[-1][1]:.3g}" for series in self.series)
+        return frame.svg(f"{self.y_title} by {self.x_title}: {last}", key)
 
     def _line(self, frame: Frame, series: Series, css: str) -> list[str]:
         places = [(frame.x(x), frame.y(y)) for x, y in series.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         marks = [f'<polyline points="{path}" class="line {css}"/>'] if len(places) > 1 else []
+        bars = zip(places, series.errors, strict=bool(series.errors))
+        marks += [_error_bar(x, frame.y(low), frame.y(high), css) for (x, _), (low, high) in bars]
         visible = "" if len(places) <= MOST_MARKERS else " quiet"
         for (x, y), (at, value) in zip(places, series.points, strict=True):
             hint = tooltip(f"{series.name}\n{self.x_title} {tick_label(at)}\n{self.y_title} {value:.4g}")
             dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="dot{visible}"/>'
             marks.append(f'<g class="point {css}">{hint}<circle cx="{x:.1f}" cy="{y:.1f}" r="8" class="hit"/>{dot}</g>')
         return marks
+
+
+def _error_bar(x: float, low: float, high: float, css: str) -> str:
+    """A vertical stroke with a cap at both ends, all in pixels."""
+    strokes = [(x, low, x, high), (x - 4, low, x + 4, low), (x - 4, high, x + 4, high)]
+    return "".join(line(*stroke, f"error {css}") for stroke in strokes)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars from zero up or down, side by side; each covers `each` units of the x axis, and has a tooltip."""
+
+    values: Sequence[float]
+    hints: Sequence[str]
+    x_title: str
+    y_title: str
+    each: float = 1.0
+
+    def svg(self, width: float, height: float) -> str:
+        span = len(self.values) * self.each
+        frame = frame_for([0.0, span], [0.0, *self.values], (width, height), (self.x_title, self.y_title), x_padding=0)
+        gap = 0.0 if len(self.values) > MOST_MARKERS else 0.1 * self.each
+        for index, (value, hint) in enumerate(zip(self.values, self.hints, strict=True)):
+            left, right = frame.x(index * self.each + gap), frame.x((index + 1) * self.each - gap)
+            top, bottom = sorted((frame.y(value), frame.y(0)))
+            # As high as the plot, so that the smallest bar can be pointed at.
+            hit = f'<rect x="{left:.2f}" y="{frame.y.end:.1f}" width="{right - left:.2f}" '
+            hit += f'height="{frame.y.start - frame.y.end:.1f}" class="hit"/>'
+            bar = f'<rect x="{left:.2f}" y="{top:.1f}" width="{right - left:.2f}" height="{bottom - top:.1f}"/>'
+            css = "rise" if value >= 0 else "fall"
+            frame.marks.append(f'<g class="bar {css}">{tooltip(hint)}{hit}{bar}</g>')
+        frame.marks.append(line(frame.x.start, frame.y(0), frame.x.end, frame.y(0), "axis"))
+        ups, downs = sum(value > 0 for value in self.values), sum(value < 0 for value in self.values)
+        return frame.svg(f"{self.y_title}: {ups} bars above zero, {downs} below, of {len(self.values)}")
 
 
 @dataclass(frozen=True)
@@ -145,24 +196,38 @@ class Histogram:
     bins: int = 30
 
     def svg(self, width: float, height: float) -> str:
-        names = list(self.samples)
-        classes = [series_class(index) for index in range(len(names))]
-        key, key_height = legend(names, classes, width)
         everything = [value for sample in self.samples.values() for value in sample]
         low, high = min(everything), max(everything)
         if low == high:
             low, high = low - 0.5, high + 0.5
         shares = {name: bin_shares(sample, low, high, self.bins) for name, sample in self.samples.items()}
-        peaks = [share for values in shares.values() for share in values]
-        titles = (self.x_title, "share")
-        size = (width, height + key_height)
-        frame = frame_for([low, high], peaks, size, titles, legend_height=key_height, x_padding=0.02, y_from_zero=True)
-        step = (high - low) / self.bins
+        return BinnedHistogram(shares, low, high, self.x_title).svg(width, height)
+
+
+@dataclass(frozen=True)
+class BinnedHistogram:
+    """A histogram of samples that were counted elsewhere: name -> shares in equal bins of low..high."""
+
+    shares: Mapping[str, Sequence[float]]
+    low: float
+    high: float
+    x_title: str
+
+    def svg(self, width: float, height: float) -> str:
+        names = list(self.shares)
+        classes = [series_class(index) for index in range(len(names))]
+        key, key_height = legend(names, classes, width)
+        peaks = [share for values in self.shares.values() for share in values]
+        size, titles = (width, height + key_height), (self.x_title, "share")
+        ends = [self.low, self.high]
+        frame = frame_for(ends, peaks, size, titles, legend_height=key_height, x_padding=0.02, y_from_zero=True)
         for name, css in zip(names, classes, strict=True):
-            frame.marks += self._steps(frame, name, css, shares[name], low, step)
+            frame.marks += self._steps(frame, name, css)
         return frame.svg(f"Distribution of {self.x_title} for {', '.join(names)}", key)
 
-    def _steps(self, frame: Frame, name: str, css: str, shares: Sequence[float], low: float, step: float) -> list[str]:
+    def _steps(self, frame: Frame, name: str, css: str) -> list[str]:
+        shares, low = self.shares[name], self.low
+        step = (self.high - low) / len(shares)
         corners = [(frame.x(low), frame.y(0))]
         marks = []
         for index, share in enumerate(shares):

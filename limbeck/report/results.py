@@ -85,7 +85,9 @@ def comparison(run: RunFiles) -> Section | None:
     rows = run.metrics.rows
     if not rows:
         return None
-    columns = {Column("Model"): [row.name for row in rows]} | _measured(rows)
+    columns: dict[Column, list[Cell]] = {Column("Model"): [row.name for row in rows]}
+    columns[Column("Chosen", help="The setting that was best on dev")] = [row.chosen for row in rows]
+    columns |= _measured(rows)
     filled = {column: values for column, values in columns.items() if any(value is not None for value in values)}
     table = Table(
         list(filled),
@@ -98,6 +100,7 @@ def comparison(run: RunFiles) -> Section | None:
     )
     tests = _tests(rows)
     blocks: list[Block] = [table] if tests is None else [table, tests]
+    blocks += [Text(f"Failed: {row.name}, {reason}.") for row in rows for reason in row.failed or []]
     return Section("Comparison", blocks, "All models on the same test queries.")
 
 
@@ -106,6 +109,12 @@ def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
     columns: dict[Column, list[Cell]] = {}
     for name in dict.fromkeys(name for row in rows for name in row.measures):
         columns[Column(measure_title(name), ".3f", "high")] = [row.measures.get(name) for row in rows]
+        if name == next(iter(rows[0].measures), None):
+            spread = Column("±", ".3f", help=f"Standard deviation of {measure_title(name)} over seeds")
+            columns[spread] = [row.spread.get(name) if row.spread else None for row in rows]
+            seeds = Column("Seeds", ".0f", help="Students that the row is the mean of")
+            several = any(row.runs != 1 for row in rows)
+            columns[seeds] = [row.runs if several and row.kind == "student" else None for row in rows]
     kept = Column("Kept", ".0f", "high", "Share of the teacher's quality", "%")
     columns[kept] = [None if row.kept is None else 100 * row.kept for row in rows]
     columns[Column("ms / query", ",.2f", "low", "Milliseconds for one query")] = [row.ms_per_query for row in rows]
@@ -121,11 +130,18 @@ def _tests(rows: list[ModelRow]) -> Table | None:
     if not tested:
         return None
     columns = [Column("Model"), Column("Against"), Column("Difference", "+.3f"), Column("Low", "+.3f")]
-    columns += [Column("High", "+.3f"), Column("p", lambda p: p_value(p).removeprefix("= "))]
+    columns += [Column("High", "+.3f"), Column("p", _p), Column("p, Holm", _p)]
     cells = [
-        Row([row.name, test.against, test.difference, test.low, test.high, test.p], row.kind) for row, test in tested
+        Row([row.name, test.against, test.difference, test.low, test.high, test.p, test.p_holm], row.kind)
+        for row, test in tested
     ]
-    return Table(columns, cells, "Paired tests over the test queries; low and high are the 95% interval.")
+    caption = "Paired randomisation tests over the test queries, of means over seeds where there are several. "
+    caption += "Low and high are the 95% interval; Holm's p allows for the number of tests."
+    return Table(columns, cells, caption)
+
+
+def _p(value: float) -> str:
+    return p_value(value).removeprefix("= ")
 
 
 def quality_and_latency(run: RunFiles) -> Section | None:

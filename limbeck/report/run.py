@@ -17,7 +17,12 @@ from limbeck.report.results import comparison, quality_and_latency, result
 from limbeck.report.run_files import Metrics, RunFiles, read_run
 from limbeck.report.words import duration
 
-TASKS = {"rerank": "re-ranking", "retrieve": "retrieval over the whole corpus", "pairs": "pair scoring"}
+TASKS = {
+    "rerank": "re-ranking",
+    "retrieve": "retrieval over the whole corpus",
+    "both": "re-ranking and retrieval",
+    "pairs": "pair scoring",
+}
 
 
 def recipe(run: RunFiles) -> Section | None:

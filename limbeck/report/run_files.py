@@ -32,6 +32,7 @@ class Significance(BaseModel):
     difference: float
     low: float
     high: float
+    p_holm: float | None = None  # corrected for the number of tests in the table
 
 
 class ModelRow(BaseModel):
@@ -43,6 +44,10 @@ class ModelRow(BaseModel):
     kind: Literal["teacher", "baseline", "student"]
     objective: str | None = None
     measures: dict[str, float] = {}
+    spread: dict[str, float] | None = None
+    runs: int = 1
+    failed: list[str] | None = None
+    chosen: str | None = None
     kept: float | None = None
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
@@ -66,7 +71,7 @@ class Metrics(BaseModel):
 
     title: str = "Distillation run"
     data: DataFacts = DataFacts()
-    task: Literal["rerank", "retrieve", "pairs"] | None = None
+    task: Literal["rerank", "retrieve", "both", "pairs"] | None = None
     rows: list[ModelRow] = []
     seconds: float | None = None
     versions: dict[str, str] = {}

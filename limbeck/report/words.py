@@ -10,9 +10,10 @@ MEASURES = {"ndcg": "nDCG", "mrr": "MRR", "rr": "RR", "map": "MAP", "ap": "AP", 
 
 
 def measure_title(name: str) -> str:
-    """`ndcg@10` as the field writes it: nDCG@10."""
-    base, at, cut = name.partition("@")
-    return MEASURES.get(base.lower(), base[:1].upper() + base[1:]) + at + cut
+    """`ndcg@10` as the field writes it: nDCG@10; what stands before it says on what: `train ndcg@10`."""
+    where, space, measure = name.rpartition(" ")
+    base, at, cut = measure.partition("@")
+    return where + space + MEASURES.get(base.lower(), base[:1].upper() + base[1:]) + at + cut
 
 
 def duration(seconds: float) -> str:
@@ -47,3 +48,19 @@ def short_names(names: Sequence[str]) -> list[str]:
     short = [re.sub(r"\s*\([^()]*\)$", "", name) or name for name in names]
     counts = Counter(short)
     return [cut if counts[cut] == 1 else name for cut, name in zip(short, names, strict=True)]
+
+
+def cut(text: str, longest: int) -> str:
+    """A text on one line; what is longer than `longest` characters ends after a whole word, with an ellipsis."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= longest else flat[:longest].rsplit(" ", 1)[0] + " …"
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A difference with its sign, and a minus as wide as the plus."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence has them: a, b and c."""
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

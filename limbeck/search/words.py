@@ -63,3 +63,13 @@ class Words:
             show_progress=False,
         )
         return found
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where each word that counts stands in a text, with its stem: (start, end, stem)."""
+        found = []
+        known: dict[str, list[str]] = {}
+        for match in re.finditer(self._pattern, text):
+            word = match.group().lower()
+            stems = known[word] if word in known else known.setdefault(word, self.stems(word))
+            found += [(match.start(), match.end(), stem) for stem in stems[:1]]
+        return found

@@ -35,6 +35,7 @@ class DataSpec(Part):
         None, ge=0, description="keep the labels of so many training queries; the others count as unlabelled"
     )
     unlabelled: str | None = Field(None, description="a file of further queries without labels (jsonl or tsv)")
+    seed: int | None = Field(None, ge=0, lt=2**31, description="draws queries and negatives; the recipe's by default")
 
 
 class ListSpec(Part):
@@ -128,6 +129,7 @@ class TeacherSpec(Part):
     standardise: Literal["none", "list", "global"] = Field(
         "none", description="shift and scale the teacher's scores to mean 0 and deviation 1, per list or over all"
     )
+    seed: int | None = Field(None, ge=0, lt=2**31, description="of a teacher to train; the recipe's by default")
 
     @property
     def only_scores(self) -> bool:
@@ -159,12 +161,16 @@ class TeacherSpec(Part):
 class EvaluationSpec(Part):
     """How the result is measured."""
 
-    task: Literal["rerank", "retrieve"] = "rerank"
+    task: Literal["rerank", "retrieve", "both"] = Field(
+        "rerank", description="order given candidates, search the whole corpus, or both in one table"
+    )
     candidates: str = Field("bm25", description="bm25, given, or a TREC run file")
     depth: int = Field(100, ge=1, description="candidates per query")
     dev_depth: int = Field(30, ge=1, description="candidates per dev query, while training")
     add_judged: bool = Field(False, description="put judged positives among the candidates, as Defense does for NQ")
     measures: list[str] = Field(["ndcg@10", "mrr@10"], min_length=1)
+    train_queries: int = Field(0, ge=0, description="re-rank so many training queries too: capacity or generalisation?")
+    transfer: list[str] = Field([], description="further data sets whose test queries are re-ranked, e.g. BEIR folders")
 
     @field_validator("measures")
     @classmethod
@@ -191,6 +197,14 @@ class Recipe(Part):
     stages: list[Stage] = Field(min_length=1)
     evaluation: EvaluationSpec = EvaluationSpec()
     seed: int = Field(0, ge=0, lt=2**31)
+
+    @property
+    def data_seed(self) -> int:
+        return self.seed if self.data.seed is None else self.data.seed
+
+    @property
+    def teacher_seed(self) -> int:
+        return self.seed if self.teacher is None or self.teacher.seed is None else self.teacher.seed
 
     @model_validator(mode="after")
     def _objectives_have_a_teacher(self) -> Recipe:

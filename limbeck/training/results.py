@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from limbeck.data import Run
-from limbeck.evaluation import RankingResult, compare_rankings, evaluate_run, measure_latency, rerank, retrieve
+import numpy as np
+
+from limbeck.data import Qrels, RankingData, Run, load
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import (
+    RankingResult,
+    candidate_run,
+    compare_rankings,
+    evaluate_run,
+    first_of,
+    holm,
+    measure_latency,
+    rerank,
+    retrieve,
+)
 from limbeck.evaluation.command import size_in_mb
 from limbeck.evaluation.rank import encodes_ahead
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
@@ -28,6 +42,10 @@ class Row:
     kind: Kind
     measures: dict[str, float]
     objective: str | None = None
+    spread: dict[str, float] | None = None  # standard deviation of each measure over seeds
+    runs: int = 1  # seeds that the measures are the means of
+    failed: list[str] | None = None  # what went wrong with the others
+    chosen: str | None = None  # the setting that was chosen on dev, where there was a choice
     kept: float | None = None  # share of the teacher's quality, by the first measure
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
@@ -45,6 +63,16 @@ class Measured:
     run: Run
 
 
+@dataclass(frozen=True)
+class Besides:
+    """Further queries that are re-ranked: training queries, or those of another data set."""
+
+    name: str  # of the columns
+    data: RankingData
+    labels: Qrels
+    candidates: dict[str, list[str]]
+
+
 class Bench:
     """Measures models on the test queries of a session, all in the same way."""
 
@@ -53,21 +81,41 @@ class Bench:
         splits = session.splits
         self.labels = {query: splits.test_labels[query] for query in splits.test}
         self.candidates = session.candidates(splits.test, session.recipe.data.test or "test", self.spec.depth)
+        self.besides = [*self._of_training(), *(self._of_another(source) for source in self.spec.transfer)]
+
+    def _of_training(self) -> list[Besides]:
+        session, splits = self.session, self.session.splits
+        chosen = [query for query in splits.train if query in splits.train_labels][: self.spec.train_queries]
+        if not chosen:
+            return []
+        candidates = session.candidates(chosen, session.recipe.data.train, self.spec.depth)
+        return [Besides("train", session.data, {query: splits.train_labels[query] for query in chosen}, candidates)]
+
+    def _of_another(self, source: str) -> Besides:
+        data = load(source)
+        if not isinstance(data, RankingData):
+            raise LimbeckError(f"{source}: holds pairs, not rankings; transfer needs queries and documents")
+        labels = data.judgements("test")
+        run = candidate_run(data, list(labels), "bm25", "test", self.spec.depth)
+        return Besides(data.name, data, labels, first_of(run, list(labels), self.spec.depth))
 
     def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         data = self.session.data
-        if self.spec.task == "retrieve" and encodes_ahead(matcher):
-            run = retrieve(matcher, data, list(self.labels), k=self.spec.depth)
+        searches = self.spec.task != "rerank" and encodes_ahead(matcher)
+        found = self._judged(retrieve(matcher, data, list(self.labels), k=self.spec.depth)) if searches else None
+        if self.spec.task == "retrieve" and found is not None:
+            run, result = found
         else:
-            run = rerank(matcher, data, self.candidates)
+            run, result = self._judged(rerank(matcher, data, self.candidates))
             name = f"{name}, re-ranking {self.spec.candidates}" if self.spec.task == "retrieve" else name
-        result = evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
+        if self.spec.task == "both" and found is not None:
+            result = _both(result, found[1])
         speed = rerank_speed(matcher, data, self.candidates)
         row = Row(
             name,
             kind,
-            result.means,
+            result.means | self._besides(lambda part: rerank(matcher, part.data, part.candidates)),
             objective,
             ms_per_query=speed.ms_per_query if speed else None,
             pairs_per_second=speed.pairs_per_second if speed else None,
@@ -76,15 +124,67 @@ class Bench:
         return Measured(row, result, run)
 
     def bm25(self) -> Measured:
+        """BM25 searches the whole corpus: it found the candidates, so its order of them is the search's too."""
         queries = list(self.labels)
-        run = self.session.bm25(queries, self.spec.depth)
-        result = evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
+        run, result = self._judged(self.session.bm25(queries, self.spec.depth))
+        if self.spec.task == "both":
+            result = _both(result, result)
         timing = measure_latency(lambda query: self.session.bm25([query], self.spec.depth), queries[:TIMED_QUERIES])
-        return Measured(Row("BM25", "baseline", result.means, ms_per_query=timing.p50_ms), result, run)
+        measures = result.means | self._besides(self._bm25_order)
+        return Measured(Row("BM25", "baseline", measures, ms_per_query=timing.p50_ms), result, run)
+
+    def _judged(self, run: Run) -> tuple[Run, RankingResult]:
+        return run, evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
+
+    def _besides(self, ranker: Callable[[Besides], Run]) -> dict[str, float]:
+        """The first measure on the further queries, under names of their own."""
+        first = self.spec.measures[0]
+        return {
+            f"{part.name} {first}": evaluate_run(ranker(part), part.labels, [first], self.spec.relevance_level).means[
+                first
+            ]
+            for part in self.besides
+        }
+
+    def _bm25_order(self, part: Besides) -> Run:
+        """Candidates in the order in which BM25 found them."""
+        return {
+            query: {document: -float(rank) for rank, document in enumerate(documents)}
+            for query, documents in part.candidates.items()
+        }
+
+
+def _both(reranked: RankingResult, retrieved: RankingResult) -> RankingResult:
+    """Re-ranking's values under their own names, retrieval's under `search ...`."""
+    searched = {f"search {name}": values for name, values in retrieved.per_query.items()}
+    return replace(reranked, per_query=reranked.per_query | searched)
+
+
+def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: str | None = None) -> Measured:
+    """One row for the runs of one recipe under several seeds: means, with their spread."""
+    rows = [one.row for one in measured]
+    values = {key: np.array([row.measures[key] for row in rows]) for key in rows[0].measures}
+    per_query = {
+        key: np.mean([one.result.per_query[key] for one in measured], axis=0) for key in measured[0].result.per_query
+    }
+    spread = {key: float(found.std(ddof=1)) for key, found in values.items()} if len(rows) > 1 else None
+    row = replace(
+        rows[0],
+        name=name,
+        measures={key: float(found.mean()) for key, found in values.items()},
+        spread=spread,
+        runs=len(rows),
+        failed=failed or None,
+        chosen=chosen,
+    )
+    return Measured(row, replace(measured[0].result, per_query=per_query), measured[0].run)
 
 
 def finish(rows: list[Measured], against: str | None = None) -> list[Row]:
-    """Relate every row to the teacher's, and every student to the row called `against` (the teacher by default)."""
+    """Relate every row to the teacher's, and every student to the row called `against` (the teacher by default).
+
+    Where several students are tested, `p_holm` is the p-value corrected for their number.
+    """
     teacher = next((measured for measured in rows if measured.row.kind == "teacher"), None)
     reference = next((measured for measured in rows if measured.row.name == against), teacher)
     finished = []
@@ -110,6 +210,9 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Row]:
             }
             row = replace(row, significance=significance)
         finished.append(row)
+    tested = [row.significance for row in finished if row.significance is not None]
+    for significance, corrected in zip(tested, holm([test["p"] for test in tested]), strict=True):
+        significance["p_holm"] = float(corrected)
     return finished
 
 

@@ -21,7 +21,7 @@ from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.run import run_report
 from limbeck.training.processes import is_main, main_first, start_processes
-from limbeck.training.recipe import Recipe, Stage
+from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import load_recipe, write_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
 from limbeck.training.session import Session
@@ -61,7 +61,7 @@ def distill(
     with alone_in(folder) if is_main() else nullcontext():
         began = time.monotonic()
         session = Session(checked, folder)
-        student = train_student(session, checked.student, checked.stages, "student", folder / "student")
+        student = train_student(session, checked, "student", folder / "student")
         with main_first() as main:  # one process measures: the others would be timed against each other
             if main:
                 rows = measure_run(session, student) if session.splits.test_labels else []
@@ -126,12 +126,16 @@ def _difference(old: Any, new: Any, place: str = "") -> str | None:
     return None
 
 
-def train_student(session: Session, spec: MatcherSpec, stages: list[Stage], name: str, place: Path) -> Matcher:
-    """A trained student, from `place` if it is there already."""
+def train_student(session: Session, recipe: Recipe, name: str, place: Path) -> Matcher:
+    """A trained student, from `place` if it is there already.
+
+    `recipe` is the session's, or one that differs from it in the student, its stages or its seed.
+    """
     if not place.exists():
-        recipe = session.recipe
+        stages = recipe.stages
+        dev = session.judged_dev  # reads the data: a mistake there is named before any model is asked for
         torch.manual_seed(recipe.seed)
-        student = build(spec)
+        student = build(recipe.student)
         distils = any(stage.needs_teacher for stage in stages)
         teacher = session.teacher if distils else None
         for who, matcher in (("teacher", teacher), ("student", student)):
@@ -139,12 +143,12 @@ def train_student(session: Session, spec: MatcherSpec, stages: list[Stage], name
                 problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
                 raise LimbeckError(f"{problem}; use a {who} with one output")
         live = teacher if recipe.teacher is not None and recipe.teacher.live else None
-        how = Fit(name, session.work, session.log, recipe.seed, session.student_dev, live)
+        how = Fit(name, place.parent / "work", session.log, recipe.seed, dev or session.student_dev, live)
         if distils:
             for stage in stages:
-                session.lists(stage)  # so that all scores are there before their statistics
+                session.lists(stage, recipe.seed)  # so that all scores are there before their statistics
             how.standardise = session.standardise
-        fit(student, stages, session.lists, how)
+        fit(student, stages, lambda stage: session.lists(stage, recipe.seed), how)
         with main_first() as main:
             if main:
                 student.save_pretrained(place)

@@ -51,7 +51,7 @@ class Session:
     @cached_property
     def splits(self) -> QuerySplits:
         data = self.data  # before its unlabelled queries are known
-        return split_queries(data, self.recipe.data, self.recipe.seed, self._unlabelled)
+        return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled)
 
     @cached_property
     def sparse(self) -> SparseIndex:
@@ -116,10 +116,10 @@ class Session:
         assert spec.train is not None
         place = self.folder / "teacher" / "model"
         if not place.exists():
-            torch.manual_seed(self.recipe.seed)
+            torch.manual_seed(self.recipe.teacher_seed)
             matcher = build(spec.train)
-            how = Fit("teacher", self.work, self.log, self.recipe.seed, self.judged_dev)
-            fit(matcher, spec.stages, self.lists, how)
+            how = Fit("teacher", self.work, self.log, self.recipe.teacher_seed, self.judged_dev)
+            fit(matcher, spec.stages, lambda stage: self.lists(stage, self.recipe.teacher_seed), how)
             with main_first() as main:
                 if main:
                     matcher.save_pretrained(place)
@@ -177,7 +177,7 @@ class Session:
         known = [score for query in self.splits.train if query in run for score in run[query].values()]
         return standardiser(spec.standardise, torch.tensor(known))
 
-    def lists(self, stage: Stage) -> RankingLists:
+    def lists(self, stage: Stage, seed: int) -> RankingLists:
         """The training lists of a stage, with stored teacher scores if an objective asks for them."""
         data, splits = self.data, self.splits
         if stage.needs_labels and not splits.train_labels:
@@ -197,7 +197,7 @@ class Session:
         teacher = self.recipe.teacher
         if teacher is not None and not teacher.live and (stage.needs_teacher or stage.lists.pick == "top"):
             self._add_scores(queries)
-        return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, self.recipe.seed)
+        return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
 
     def _pool(self, spec: ListSpec) -> dict[str, np.ndarray]:
         scores_only = self.recipe.teacher is not None and self.recipe.teacher.only_scores
@@ -215,7 +215,7 @@ class Session:
                     "given": lambda _: self.data.candidates(self.recipe.data.train),
                     "scored": lambda _: self.given_scores,
                 },
-                seed=self.recipe.seed,
+                seed=self.recipe.data_seed,
             )
         return self._pools[key]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
-from limbeck.files import read_json
+from limbeck.files import read_json, slug
 from limbeck.matchers.base import Matcher
 from limbeck.progress import progress
 from limbeck.training.batches import Collator
@@ -33,7 +33,7 @@ FREEZABLE = {
 class Fit:
     """Everything that the stages of one model share."""
 
-    name: str  # "teacher" or "student": whose lines these are in the log
+    name: str  # whose lines these are in the log: "teacher", "student", or what a sweep calls one of its students
     folder: Path  # where unfinished work is kept
     log: Path
     seed: int
@@ -45,11 +45,11 @@ class Fit:
 def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], TrainingLists], how: Fit) -> None:
     """Train `matcher` through all stages; what is done already is loaded, what was cut short goes on."""
     for number, stage in enumerate(stages):
-        finished = how.folder / f"{how.name}-stage-{number}.safetensors"
+        finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
         if finished.exists():
             load_weights(matcher, finished)
             continue
-        folder = how.folder / f"{how.name}-stage-{number}"
+        folder = how.folder / f"{slug(how.name)}-stage-{number}"
         with frozen(matcher, stage.freeze):
             _run_stage(matcher, stage, number, lists(stage), folder, how)
         if (folder / BEST).exists():

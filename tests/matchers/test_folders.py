@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers import CrossEncoder, DualEncoder, MatcherSpec, build, load
+from limbeck.matchers.base import TextBatch
 
 QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
 DOCUMENTS = ["Copy data from src to dst. " * 9, "Sort the items of the list in place.", "Create a socket object."]
@@ -165,6 +166,27 @@ def test_a_cross_encoder_that_pools_texts_apart_ranks_before_training_and_loads_
     disturb(ours).save_pretrained(tmp_path / "model")
     assert same(load(tmp_path / "model").score(PAIRS), ours.score(PAIRS))
     assert ours.outputs == load(tmp_path / "model").outputs == 1
+
+
+def test_with_the_way_between_the_texts_closed_it_is_the_dual_encoder(minilm):
+    lengths = {"start": minilm, "query_length": 8, "document_length": 24}
+    joint = build(MatcherSpec(kind="cross_encoder", pooling="segments", **lengths))
+    apart = build(MatcherSpec(similarity="cosine", **lengths)).score(PAIRS)
+    open_way = joint.score(PAIRS)
+    joint.model[0].across = -1e4
+    closed = joint.score(PAIRS)
+    assert np.allclose(closed / 20, apart, atol=1e-5)
+    assert np.abs(open_way - closed).max() > 0.01
+    mixed = joint.prepare(TextBatch(QUERIES, DOCUMENTS, None))  # in chunks of similar length, in any order
+    assert np.allclose(joint(mixed).scores.detach().numpy().ravel(), closed, atol=1e-4)
+
+
+def test_a_model_whose_positions_cannot_be_given_is_refused(tiny_bert, monkeypatch):
+    from limbeck.matchers import segments
+
+    monkeypatch.setattr(segments, "FAMILIES", ("electra",))
+    with pytest.raises(LimbeckError, match="needs a model of electra's kind, not bert; use pooling: mean"):
+        build(MatcherSpec(kind="cross_encoder", start=tiny_bert, pooling="segments"))
 
 
 def test_texts_pooled_apart_have_the_cosine_of_their_own_tokens_means(tiny_bert):

@@ -2,8 +2,22 @@ from html.parser import HTMLParser
 
 import pytest
 
-from limbeck.report.blocks import Block, Code, Column, Figures, Item, KeyValue, PlotFigure, Row, SideBySide, Table, Text
-from limbeck.report.plots import Point, Scatter
+from limbeck.report.blocks import (
+    Block,
+    Code,
+    Column,
+    Figures,
+    Item,
+    KeyValue,
+    Marked,
+    Passage,
+    PlotFigure,
+    Row,
+    SideBySide,
+    Table,
+    Text,
+)
+from limbeck.report.plots import Bars, Point, Scatter
 
 EVIL = '<script>alert("x")</script>&amp;\'"'
 
@@ -33,7 +47,10 @@ class Reader(HTMLParser):
         Code(EVIL),
         Table([Column(EVIL, help=EVIL), Column("n")], [Row([EVIL, EVIL], EVIL)], EVIL),
         SideBySide(EVIL, [(EVIL, [Item(EVIL, EVIL, EVIL, EVIL)])]),
+        Marked(EVIL),
+        Passage(Marked(EVIL), EVIL, Marked(EVIL), [EVIL]),
         PlotFigure(Scatter([Point(1, 1, EVIL, note=EVIL)], EVIL, EVIL), EVIL),
+        PlotFigure(Bars([1.0], [EVIL], EVIL, EVIL), EVIL),
     ],
 )
 def test_every_block_shows_markup_as_text(block: Block) -> None:
@@ -93,3 +110,24 @@ def test_number_columns_are_aligned_and_headings_can_be_pressed() -> None:
 def test_a_row_of_another_length_than_the_columns_is_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
         Table([Column("Model"), Column("ms")], [Row(["a", 1.0, 2.0])]).html()
+
+
+def test_marked_stretches_are_marked_and_everything_is_escaped() -> None:
+    assert Marked("a <b> & c", [(2, 5), (8, 9)]).html() == "a <mark>&lt;b&gt;</mark> &amp; <mark>c</mark>"
+    assert Marked("plain").html() == "plain"
+    for start in range(len(EVIL)):
+        seen = Reader(Marked(EVIL, [(start, len(EVIL))]).html())
+        assert seen.text == EVIL
+        assert [tag for tag, _ in seen.tags] == ["mark"]
+
+
+@pytest.mark.parametrize("spans", [[(0, 3), (2, 4)], [(3, 2)], [(0, 99)], [(-1, 2)], [(3, 4), (0, 1)]])
+def test_stretches_that_overlap_or_lie_outside_are_refused(spans: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="overlaps or lies outside"):
+        Marked("abcde", spans).html()
+
+
+def test_only_a_passage_that_is_good_is_coloured() -> None:
+    good, other = (Passage(Marked("q"), "d", Marked("text"), ["relevant"], good=good).html() for good in (True, False))
+    assert "highlighted" in good
+    assert "highlighted" not in other

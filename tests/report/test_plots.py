@@ -3,7 +3,17 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from limbeck.report.plots import Histogram, Lines, Point, Scatter, Series, bin_shares, series_class
+from limbeck.report.plots import (
+    Bars,
+    BinnedHistogram,
+    Histogram,
+    Lines,
+    Point,
+    Scatter,
+    Series,
+    bin_shares,
+    series_class,
+)
 
 
 def by_class(svg: str, tag: str, css: str) -> list[ElementTree.Element]:
@@ -96,3 +106,63 @@ def test_histogram_areas_are_as_high_as_their_largest_bins() -> None:
 
 def test_equal_values_still_make_a_histogram() -> None:
     assert by_class(Histogram({"same": [2.0, 2.0]}, "score").svg(400, 300), "polygon", "area")
+
+
+def test_a_binned_histogram_draws_what_counting_the_sample_draws() -> None:
+    sample = [0.0, 0.1, 0.2, 3.0]
+    counted = BinnedHistogram({"s": bin_shares(sample, 0.0, 3.0, 4)}, 0.0, 3.0, "score")
+    assert counted.svg(400, 300) == Histogram({"s": sample}, "score", bins=4).svg(400, 300)
+
+
+def test_error_bars_reach_from_their_low_to_their_high_end_inside_the_frame() -> None:
+    series = Series("a", [(1, 0.5), (2, 0.6)], [(0.4, 0.6), (0.3, 0.9)])
+    svg = Lines([series], "K", "MRR@10").svg(400, 300)
+    strokes = [
+        [float(node.get(key, "nan")) for key in ("x1", "y1", "x2", "y2")] for node in by_class(svg, "line", "error")
+    ]
+    upright = [(y1 - y2) for x1, y1, x2, y2 in strokes if x1 == x2]
+    assert upright[1] == pytest.approx(3 * upright[0], abs=0.3)
+    assert all(0 < y < 300 for _, y1, _, y2 in strokes for y in (y1, y2))
+
+
+def test_an_error_bar_too_few_is_refused() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        Lines([Series("a", [(1, 0.5), (2, 0.6)], [(0.4, 0.6)])], "K", "MRR@10").svg(400, 300)
+
+
+def test_lines_on_log_axes_stand_where_their_logarithms_say() -> None:
+    svg = Lines([Series("a", [(1, 1), (10, 0.1), (100, 0.01)])], "rank", "size", log_x=True, log_y=True).svg(400, 300)
+    (drawn,) = by_class(svg, "polyline", "line")
+    places = [tuple(map(float, pair.split(","))) for pair in (drawn.get("points") or "").split()]
+    for axis in (0, 1):
+        assert places[1][axis] - places[0][axis] == pytest.approx(places[2][axis] - places[1][axis], abs=0.2)
+
+
+def test_measured_values_can_be_the_labels_of_the_axis() -> None:
+    series = Series("a", [(2, 0.3), (10, 0.4), (100, 0.5)])
+    svg = Lines([series], "K", "MRR@10", log_x=True, label_points=True).svg(600, 300)
+    assert {"2", "10", "100"} <= set(texts(svg, "tick"))
+    assert "50" not in texts(svg, "tick")
+
+
+def test_a_style_replaces_the_class_of_a_series() -> None:
+    svg = Lines([Series("a", [(1, 1), (2, 2)], style="series-3 dash-1")], "x", "y").svg(400, 300)
+    assert len(by_class(svg, "polyline", "series-3")) == 1
+
+
+def test_bars_rise_and_fall_from_zero_in_proportion() -> None:
+    svg = Bars([1.0, 0.5, -0.5], ["one", "half", "minus half"], "queries", "difference").svg(400, 300)
+    heights = {}
+    for group in (*by_class(svg, "g", "rise"), *by_class(svg, "g", "fall")):
+        title, bar = group.find("title"), group.findall("rect")[-1]
+        assert title is not None
+        heights[title.text] = (float(bar.get("y", "nan")), float(bar.get("height", "nan")))
+    assert heights["one"][1] == pytest.approx(2 * heights["half"][1], abs=0.3)
+    assert heights["half"][1] == pytest.approx(heights["minus half"][1], abs=0.3)
+    zero = heights["one"][0] + heights["one"][1]
+    assert heights["minus half"][0] == pytest.approx(zero, abs=0.2)
+    assert ElementTree.fromstring(svg).get("aria-label") == "difference: 2 bars above zero, 1 below, of 3"
+
+
+def test_bars_that_are_all_zero_can_be_drawn() -> None:
+    assert len(by_class(Bars([0.0, 0.0], ["a", "b"], "queries", "difference").svg(400, 300), "g", "bar")) == 2

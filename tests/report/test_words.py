@@ -1,4 +1,4 @@
-from limbeck.report.words import duration, measure_title, p_value, short_names, three_digits, times
+from limbeck.report.words import cut, duration, listed, measure_title, p_value, short_names, signed, three_digits, times
 
 
 def test_measures_are_written_as_the_field_does() -> None:
@@ -19,3 +19,17 @@ def test_numbers_keep_three_digits_and_no_exponent() -> None:
 def test_names_lose_their_brackets_unless_these_tell_them_apart() -> None:
     assert short_names(["teacher (6 layers)", "BM25"]) == ["teacher", "BM25"]
     assert short_names(["m3se (2 layers)", "m3se (4 layers)"]) == ["m3se (2 layers)", "m3se (4 layers)"]
+
+
+def test_a_long_text_is_cut_after_a_whole_word() -> None:
+    assert cut("one  two\nthree", 20) == "one two three"
+    assert cut("one two three", 11) == "one two …"
+
+
+def test_signs_are_as_wide_as_each_other() -> None:
+    assert signed(0.5) == "+0.50"
+    assert signed(-0.0125, 3) == "−0.013"
+
+
+def test_words_are_listed_as_in_a_sentence() -> None:
+    assert [listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]

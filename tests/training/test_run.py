@@ -292,22 +292,3 @@ def test_other_ways_of_running_reach_the_end(recipe, tmp_path, changes):
     result = run(recipe, tmp_path / "run", *changes)
     assert result.rows[-1].name == "student"
     assert result.rows[-1].kept is not None
-
-
-def test_students_of_one_teacher_are_compared_and_answer_questions(recipe, tmp_path):
-    from limbeck.training.compare import compare
-
-    variants = {"one_hot, no teacher": ["one_hot"], "softmax_ce": ["softmax_ce"]}
-    checked = load_recipe(recipe)
-    result = compare(checked, variants, tmp_path / "run", "one_hot, no teacher", ["how do i copy a file"], "a note")
-    assert [row.name for row in result.rows] == ["teacher", "BM25", "one_hot, no teacher", "softmax_ce"]
-    assert result.rows[3].significance["against"] == "one_hot, no teacher"
-    assert result.rows[2].significance is None
-    examples = json.loads((tmp_path / "run" / "examples.json").read_text())
-    assert [len(found["results"]) for found in examples[0]["lists"]] == [3, 3]
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "how do i copy a file" in page and "a note" in page
-    session = session_module.Session(checked, tmp_path / "again")
-    folders = [tmp_path / "run" / "students" / name for name in ("one-hot-no-teacher", "softmax-ce")]
-    on_dev = [session.judged_dev(lb.load(folder))["ndcg@10"] for folder in folders]
-    assert session.judged_dev(result.student)["ndcg@10"] == pytest.approx(max(on_dev))

@@ -1,0 +1,50 @@
+"""`limbeck sweep`: a grid of runs, several seeds, one table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def sweep(
+        recipe: str = typer.Argument(help="A recipe file, or the name of one that ships (`limbeck recipes`)."),
+        over: list[str] = typer.Option(
+            [], "--over", help="KEY=A,B,C: the values a key takes; `objective` is the last stage's. Repeat for a grid."
+        ),
+        tune: list[str] = typer.Option(
+            [], "--tune", help="KEY=A,B,C: the value that is best on dev is taken, for every place in the grid anew."
+        ),
+        seeds: int = typer.Option(1, "--seeds", help="Students trained for each place in the grid."),
+        against: str = typer.Option(None, "--against", help="The row to test others against; the first by default."),
+        out: Path = typer.Option(None, "--out", help="Directory; runs/NAME-sweep by default."),
+        override: list[str] = typer.Option([], "--set", help="Change a value for all, e.g. --set stages.0.steps=100."),
+        drop_students: bool = typer.Option(False, "--drop-students", help="Keep the best student's weights only."),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Run a recipe over a grid of settings. Cut short or given more values or seeds, it does only what is new."""
+        from limbeck.cli.console import out as console
+        from limbeck.cli.console import reporter
+        from limbeck.cli.tables import results_table
+        from limbeck.progress import reporting
+        from limbeck.training.results import rows_as_json
+        from limbeck.training.sweep import sweep as run
+
+        with reporting(reporter()):
+            result = run(recipe, over, tune, seeds, out, against, override, keep=not drop_students)
+        failed = [f"{row.name}: {text}" for row in result.rows for text in row.failed or []]
+        if as_json:
+            found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
+            print(json.dumps(found, indent=2, ensure_ascii=False))
+        else:
+            console.print(results_table(result.rows))
+            if seeds > 1:
+                console.print("\nMeans over seeds with their standard deviation; p is Holm's.", style="dim")
+            console.print(f"\nbest on dev  {result.folder / 'student'}\nreport       {result.report}", highlight=False)
+            for line in failed:
+                console.print(f"failed: {line}", highlight=False, markup=False)
+        if failed:
+            raise typer.Exit(1)

@@ -1,0 +1,69 @@
+"""The analyses of "In defense of dual-encoders for neural ranking", for one's own models.
+
+Every analysis is a function of plain runs, judgements and texts. Its result goes to JSON and back unchanged, and a
+second function turns that result into a section of a report:
+
+    result = score_distributions({"teacher": teacher_run, "student": student_run}, data.judgements("test"))
+    Report("My models", "", [score_distributions_section(result)]).write("analyses.html")
+"""
+
+from limbeck.report.analyses.disagreements import Disagreement, Disagreements, disagreements, disagreements_section
+from limbeck.report.analyses.generalisation import (
+    Generalisation,
+    TrainTest,
+    generalisation,
+    generalisation_section,
+)
+from limbeck.report.analyses.normalised_margins import (
+    NormalisedMargins,
+    normalised_margins,
+    normalised_margins_section,
+)
+from limbeck.report.analyses.numerical_rank import (
+    NumericalRank,
+    dimensions_needed,
+    numerical_rank,
+    numerical_rank_section,
+    score_matrix,
+)
+from limbeck.report.analyses.score_distributions import (
+    ScoreDistributions,
+    score_distributions,
+    score_distributions_section,
+)
+from limbeck.report.analyses.sensitivity import Sensitivity, SettingPoint, sensitivity, sensitivity_section
+from limbeck.report.analyses.top_lists import TopLists, average_overlap, top_lists, top_lists_section
+from limbeck.report.analyses.wins_and_losses import WinsAndLosses, wins_and_losses, wins_and_losses_section
+
+__all__ = [
+    "Disagreement",
+    "Disagreements",
+    "Generalisation",
+    "NormalisedMargins",
+    "NumericalRank",
+    "ScoreDistributions",
+    "Sensitivity",
+    "SettingPoint",
+    "TopLists",
+    "TrainTest",
+    "WinsAndLosses",
+    "average_overlap",
+    "dimensions_needed",
+    "disagreements",
+    "disagreements_section",
+    "generalisation",
+    "generalisation_section",
+    "normalised_margins",
+    "normalised_margins_section",
+    "numerical_rank",
+    "numerical_rank_section",
+    "score_distributions",
+    "score_distributions_section",
+    "score_matrix",
+    "sensitivity",
+    "sensitivity_section",
+    "top_lists",
+    "top_lists_section",
+    "wins_and_losses",
+    "wins_and_losses_section",
+]

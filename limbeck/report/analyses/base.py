@@ -1,0 +1,87 @@
+"""What all analyses share: a result that JSON gives back unchanged, and the checks of what they are given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from limbeck.data.dataset import Candidates, Qrels, positives
+from limbeck.errors import LimbeckError
+from limbeck.progress import track
+
+
+class Result(BaseModel):
+    """The outcome of an analysis. `model_validate_json(result.model_dump_json())` is the same result again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class JudgedList(NamedTuple):
+    """One query's scored documents, some of them relevant and some not."""
+
+    query: str
+    scores: np.ndarray  # [documents]
+    relevant: np.ndarray  # [documents] bool
+
+
+class JudgedLists(NamedTuple):
+    """The lists of a run that can tell relevant from other documents, and how many of its lists cannot."""
+
+    lists: list[JudgedList]
+    left_out: int
+
+
+def judged_lists(name: str, run: Candidates, qrels: Qrels, at_least: int = 1) -> JudgedLists:
+    """The lists with a positive (a grade of `at_least`) and a negative; what nobody judged counts as negative.
+
+    A query that nobody judged, or whose list has only one of the two kinds, is left out.
+    """
+    if not run:
+        raise LimbeckError(f"{name}: the run is empty; score the candidates of some queries first")
+    lists = []
+    judged = with_positive = 0
+    for query, scored in track(run.items(), f"Scores of {name}", len(run)):
+        values = finite_scores(name, query, scored)
+        judged += query in qrels
+        wanted = set(positives(qrels.get(query, {}), at_least))
+        relevant = np.fromiter((document in wanted for document in scored), dtype=bool, count=len(scored))
+        with_positive += bool(relevant.any())
+        if relevant.any() and not relevant.all():
+            lists.append(JudgedList(query, values, relevant))
+    if lists:
+        return JudgedLists(lists, len(run) - len(lists))
+    if not judged:
+        raise LimbeckError(f"{name}: none of the run's queries is judged; give the qrels of the split it was made from")
+    if not with_positive:
+        raise LimbeckError(
+            f"{name}: no list holds a document judged {at_least} or more; add positives to the candidates"
+        )
+    raise LimbeckError(f"{name}: every list with a positive holds nothing else; score negatives for its queries too")
+
+
+def finite_scores(name: str, query: str, scored: Mapping[str, float]) -> np.ndarray:
+    """The scores of one list, [documents] in its order; what is no finite number is refused."""
+    values = np.fromiter(scored.values(), dtype=np.float64, count=len(scored))
+    if not np.isfinite(values).all():
+        document = next(document for document, score in scored.items() if not math.isfinite(score))
+        raise LimbeckError(
+            f"{name}: the score of query {query!r}, document {document!r} is not a finite number; score it again"
+        )
+    return values
+
+
+def some_models(runs: Mapping[str, Candidates]) -> None:
+    """An analysis of no model at all is a mistake."""
+    if not runs:
+        raise LimbeckError("there is no run to look at; give one run for each model, by name")
+
+
+def finite_quality(where: str, values: Iterable[float]) -> None:
+    """A measurement that failed must not enter a mean."""
+    for value in values:
+        if not math.isfinite(value):
+            raise LimbeckError(f"{where}: the quality is {value}; measure that model again or leave it out")

@@ -1,0 +1,231 @@
+"""The documents that teacher and student judge most differently ("In defense of dual-encoders", Table 3, App. C.4).
+
+The paper shows pairs that a cross-encoder scores low and a dual encoder high: they share many words with the query and
+are not relevant. So the words that query and document share are counted, and marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from limbeck.data.dataset import Candidates, Qrels, RankingData, ranked
+from limbeck.errors import LimbeckError
+from limbeck.progress import track
+from limbeck.report.analyses.base import Result, finite_scores
+from limbeck.report.analyses.terms import marked, shared_part, shared_stems
+from limbeck.report.blocks import Block, Passage, Section, Text
+from limbeck.report.words import cut, signed
+from limbeck.search.words import Words
+
+LONGEST_TEXT = 600
+USUAL_DOCUMENTS = 50  # of a list, to tell how many of a query's words a candidate usually has
+ROUNDING = 1e-6  # standard deviations: gaps this small are none
+
+
+class Disagreement(Result):
+    """A document with the scores of both models, as they are, as ranks, and in standard deviations from the mean."""
+
+    query_id: str
+    query: str
+    document_id: str
+    text: str  # its beginning
+    grade: int | None  # None: nobody judged it
+    teacher_score: float
+    student_score: float
+    teacher_rank: int
+    student_rank: int
+    candidates: int  # that both models scored
+    teacher_standard: float
+    student_standard: float
+    shared: float  # share of the query's words that the document has
+
+    @property
+    def gap(self) -> float:
+        """Positive where the student likes the document more than the teacher does."""
+        return self.student_standard - self.teacher_standard
+
+
+class Disagreements(Result):
+    """What the student overrates and what it underrates, the largest gap first, one document a query in each.
+
+    `usual` is the share of the query's words that the candidates of these queries have on average.
+    """
+
+    queries: int
+    overrated: tuple[Disagreement, ...]
+    underrated: tuple[Disagreement, ...]
+    usual: float
+    language: str
+
+
+class _Common(NamedTuple):
+    """The documents of one query that both models scored."""
+
+    query: str
+    documents: list[str]
+    teacher: np.ndarray  # [documents] scores
+    student: np.ndarray  # [documents] scores
+
+
+def disagreements(
+    teacher_run: Candidates,
+    student_run: Candidates,
+    qrels: Qrels,
+    data: RankingData,
+    count: int = 10,
+    language: str = "english",
+) -> Disagreements:
+    """The `count` documents that the student overrates most, and the `count` that it underrates most.
+
+    Scores of two models cannot be compared as they are. Each model's scores lose their query's mean and are divided
+    by the standard deviation of all centred scores of that model; the gap is the difference of these standardised
+    scores. One deviation a model, not one a query: a list in which a model sees no difference must not become one of
+    large differences. Only documents that both models scored count, and of every query only its largest gap.
+    """
+    if count < 1:
+        raise LimbeckError(f"{count} disagreements are none to look at; ask for 1 or more")
+    lists = _common(teacher_run, student_run)
+    teacher = _standardised("teacher", [each.teacher for each in lists])
+    student = _standardised("student", [each.student for each in lists])
+    words = Words(language)
+
+    def largest(sign: int) -> tuple[Disagreement, ...]:
+        gaps = [sign * (liked - wanted) for liked, wanted in zip(student, teacher, strict=True)]
+        places = [int(gap.argmax()) for gap in gaps]
+        most = sorted(range(len(lists)), key=lambda at: -gaps[at][places[at]])[:count]
+        return tuple(
+            _disagreement(lists[at], places[at], (teacher[at], student[at]), qrels, data, words)
+            for at in most
+            if gaps[at][places[at]] > ROUNDING
+        )
+
+    overrated, underrated = largest(1), largest(-1)
+    shown = {each.query_id for each in (*overrated, *underrated)}
+    usual = _usual_part([each for each in lists if each.query in shown], data, words)
+    return Disagreements(queries=len(lists), overrated=overrated, underrated=underrated, usual=usual, language=language)
+
+
+def _common(teacher_run: Candidates, student_run: Candidates) -> list[_Common]:
+    for name, run in (("teacher", teacher_run), ("student", student_run)):
+        if not run:
+            raise LimbeckError(f"the {name}'s run is empty; score the candidates of some queries first")
+    lists = []
+    for query in track(teacher_run, "Comparing scores"):
+        teacher, student = teacher_run[query], student_run.get(query, {})
+        both = [document for document in teacher if document in student]
+        if len(both) > 1:
+            scores = finite_scores("teacher", query, {document: teacher[document] for document in both})
+            others = finite_scores("student", query, {document: student[document] for document in both})
+            lists.append(_Common(query, both, scores, others))
+    if not lists:
+        raise LimbeckError(
+            "teacher and student scored no two documents of a query in common; score the same candidates with both"
+        )
+    return lists
+
+
+def _standardised(name: str, lists: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Scores minus their query's mean, in standard deviations of the model: [documents] for each list."""
+    centred = [scores - scores.mean() for scores in lists]
+    deviation = float(np.concatenate(centred).std())
+    if deviation == 0:
+        raise LimbeckError(f"the {name} gives every document of a query the same score; use a model that ranks them")
+    return [scores / deviation for scores in centred]
+
+
+def _disagreement(
+    common: _Common,
+    place: int,
+    standardised: tuple[np.ndarray, np.ndarray],
+    qrels: Qrels,
+    data: RankingData,
+    words: Words,
+) -> Disagreement:
+    document = common.documents[place]
+    query, text = data.queries[common.query], data.corpus[document]
+    return Disagreement(
+        query_id=common.query,
+        query=" ".join(query.split()),
+        document_id=document,
+        text=cut(text, LONGEST_TEXT),
+        grade=qrels.get(common.query, {}).get(document),
+        teacher_score=float(common.teacher[place]),
+        student_score=float(common.student[place]),
+        teacher_rank=_rank(common.documents, common.teacher, document),
+        student_rank=_rank(common.documents, common.student, document),
+        candidates=len(common.documents),
+        teacher_standard=float(standardised[0][place]),
+        student_standard=float(standardised[1][place]),
+        shared=shared_part(words, query, text),
+    )
+
+
+def _rank(documents: Sequence[str], scores: np.ndarray, document: str) -> int:
+    return ranked(dict(zip(documents, scores.tolist(), strict=True))).index(document) + 1
+
+
+def _usual_part(lists: Sequence[_Common], data: RankingData, words: Words) -> float:
+    """The mean share of the query's words over some candidates of each query, evenly taken from its list."""
+    parts = []
+    for each in track(lists, "Shared words"):
+        documents = each.documents[:: -(-len(each.documents) // USUAL_DOCUMENTS)]
+        query = data.queries[each.query]
+        parts += [shared_part(words, query, data.corpus[document]) for document in documents]
+    return float(np.mean(parts)) if parts else 0.0
+
+
+def disagreements_section(result: Disagreements) -> Section:
+    """The passages, with the words that they share with their queries marked."""
+    words = Words(result.language)
+    blocks: list[Block] = [Text(_finding(result))]
+    if result.overrated:
+        blocks.append(Text("Overrated by the student: the teacher ranks these documents low."))
+        blocks += [_passage(each, words) for each in result.overrated]
+    if result.underrated:
+        blocks.append(Text("Underrated by the student: the teacher ranks these documents high."))
+        blocks += [_passage(each, words) for each in result.underrated]
+    return Section(
+        "Where teacher and student disagree",
+        blocks,
+        "Scores are compared in standard deviations from the mean of the query's candidates, one deviation for each "
+        f"model; {result.queries:,} queries, one document of each. Words of the query are marked in the document.",
+    )
+
+
+def _finding(result: Disagreements) -> str:
+    if not result.overrated:
+        return "Teacher and student agree on every document."
+    overrated = float(np.mean([each.shared for each in result.overrated]))
+    relevant = sum(bool(each.grade) for each in result.overrated)
+    verdict = (
+        "it seems to go by words that are merely the same"
+        if overrated > result.usual + 0.1
+        else "so shared words alone do not explain it"
+    )
+    return (
+        f"What the student overrates has {overrated:.0%} of the query's words, the average candidate of the "
+        f"queries below {result.usual:.0%}: {verdict}. {_count(relevant, result.overrated)} judged relevant."
+    )
+
+
+def _count(relevant: int, shown: Sequence[Disagreement]) -> str:
+    return f"{relevant} of {len(shown)} {'is' if relevant == 1 else 'are'}"
+
+
+def _passage(each: Disagreement, words: Words) -> Passage:
+    shared = shared_stems(words, each.query, each.text)
+    notes = [_judgement(each.grade), *_ranks(each), f"gap {signed(each.gap, 1)}"]
+    heading, text = marked(words, each.query, shared), marked(words, each.text, shared)
+    return Passage(heading, each.document_id, text, notes, good=bool(each.grade))
+
+
+def _ranks(each: Disagreement) -> Iterable[str]:
+    yield f"teacher #{each.teacher_rank} of {each.candidates} ({signed(each.teacher_standard, 1)})"
+    yield f"student #{each.student_rank} ({signed(each.student_standard, 1)})"
+
+
+def _judgement(grade: int | None) -> str:
+    return "not judged" if grade is None else f"relevant ({grade})" if grade > 0 else "judged not relevant"

@@ -1,0 +1,140 @@
+"""How far a model's scores of positives lie from its scores of negatives ("In defense of dual-encoders", Fig. 2, 5-7).
+
+The paper finds that a cross-encoder collapses its negatives into a narrow peak, that a dual encoder spreads them out
+until they overlap with the positives, and that a dual encoder's scores sit far from zero. Runs of one student at the
+start, midway and at the end show how its distributions part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from limbeck.data.dataset import Candidates, Qrels
+from limbeck.report.analyses.base import Result, judged_lists, some_models
+from limbeck.report.analyses.distribution import Distribution, distribution, overlap
+from limbeck.report.blocks import Column, PlotGrid, Row, Section, Table, Text
+from limbeck.report.plots import BinnedHistogram
+
+SHIFT = "A shift away from zero does not harm a ranking, but it does harm an objective that matches a teacher's scores."
+
+HEIGHT = 240
+
+
+class Sides(Result):
+    """The scores of positives and of negatives, over the same bins."""
+
+    positives: Distribution
+    negatives: Distribution
+
+    @property
+    def overlap(self) -> float:
+        """The share of area that the two histograms have in common."""
+        return overlap(self.positives, self.negatives)
+
+    @property
+    def separation(self) -> float | None:
+        """How many standard deviations of the negatives the two means lie apart; None where negatives are all alike."""
+        distance = self.positives.mean - self.negatives.mean
+        return distance / self.negatives.std if self.negatives.std else None
+
+
+class ModelScores(Result):
+    """The scores of one model, as they are and with each query's mean taken off."""
+
+    name: str
+    queries: int
+    left_out: int  # queries without a judged positive, or without a negative, in their list
+    raw: Sides
+    centred: Sides
+
+
+class ScoreDistributions(Result):
+    """The score distributions of several models, or of one at several times."""
+
+    models: tuple[ModelScores, ...]
+
+
+def score_distributions(runs: Mapping[str, Candidates], qrels: Qrels, at_least: int = 1) -> ScoreDistributions:
+    """Distributions of the positives' and the negatives' scores of each named model.
+
+    What a list holds and nobody judged counts as negative. Centred scores are minus the mean of the query's own list:
+    that takes off what differs from query to query and cannot change a ranking. (The paper takes one constant off all
+    scores of a model, which moves the raw picture sideways and leaves its shape.)
+    """
+    some_models(runs)
+    return ScoreDistributions(models=tuple(_model(name, run, qrels, at_least) for name, run in runs.items()))
+
+
+def _model(name: str, run: Candidates, qrels: Qrels, at_least: int) -> ModelScores:
+    lists, left_out = judged_lists(name, run, qrels, at_least)
+    relevant = np.concatenate([each.relevant for each in lists])
+    raw = np.concatenate([each.scores for each in lists])
+    centred = np.concatenate([each.scores - each.scores.mean() for each in lists])
+    return ModelScores(
+        name=name, queries=len(lists), left_out=left_out, raw=_sides(raw, relevant), centred=_sides(centred, relevant)
+    )
+
+
+def _sides(scores: np.ndarray, relevant: np.ndarray) -> Sides:
+    low, high = float(scores.min()), float(scores.max())
+    return Sides(
+        positives=distribution(scores[relevant], low, high), negatives=distribution(scores[~relevant], low, high)
+    )
+
+
+def score_distributions_section(result: ScoreDistributions) -> Section:
+    """A histogram a model, raw and centred, and the numbers behind them."""
+    raw = [(model.name, _histogram(model.raw, "score")) for model in result.models]
+    centred = [(model.name, _histogram(model.centred, "score − query's mean")) for model in result.models]
+    caption = "Every model has an axis of its own: compare shapes and overlaps, not positions."
+    return Section(
+        "Score distributions",
+        [
+            Text(_finding(result)),
+            PlotGrid(centred, f"Centred: the mean of each query's list is taken off. {caption}", HEIGHT),
+            PlotGrid(raw, f"As the models give them. {SHIFT}", HEIGHT),
+            _table(result),
+        ],
+        "The scores of judged positives against all other candidates of the same queries.",
+    )
+
+
+def _histogram(sides: Sides, title: str) -> BinnedHistogram:
+    shares = {"positives": sides.positives.shares, "negatives": sides.negatives.shares}
+    return BinnedHistogram(shares, sides.positives.low, sides.positives.high, title)
+
+
+def _finding(result: ScoreDistributions) -> str:
+    ordered = sorted(result.models, key=lambda model: model.centred.overlap)
+    if len(ordered) == 1:
+        return f"The centred scores of positives and negatives overlap by {ordered[0].centred.overlap:.0%}."
+    shown = [f"{model.name} {model.centred.overlap:.0%}" for model in ordered]
+    return f"How much of the centred scores of positives and negatives overlap: {'; '.join(shown)}. Less is better."
+
+
+def _table(result: ScoreDistributions) -> Table:
+    columns = [Column("Model"), Column("Scores")]
+    for side in ("Positives", "Negatives"):
+        columns += [Column(f"{side}: mean", ",.2f"), Column("std", ",.2f")]
+    columns.append(Column("Overlap", ".0f", "low", "Area that the two histograms share", "%"))
+    columns.append(Column("Separation", ".2f", "high", "Distance of the means in standard deviations of the negatives"))
+    rows = []
+    for model in result.models:
+        for kind, sides in (("raw", model.raw), ("centred", model.centred)):
+            numbers = [n for d in (sides.positives, sides.negatives) for n in (d.mean, d.std)]
+            cells = [model.name, kind, *numbers, 100 * sides.overlap, sides.separation]
+            rows.append(Row(cells, competes=kind == "centred"))
+    return Table(
+        columns, rows, f"{_coverage(result)} Separation: distance of the means in deviations of the negatives."
+    )
+
+
+def _coverage(result: ScoreDistributions) -> str:
+    """On how many queries the numbers stand, model by model where that differs."""
+    if len({(model.queries, model.left_out) for model in result.models}) > 1:
+        shown = [f"{model.name} {model.queries:,} of {model.queries + model.left_out:,}" for model in result.models]
+        return f"Queries with a positive and a negative in their list: {'; '.join(shown)}."
+    queries, left_out = result.models[0].queries, result.models[0].left_out
+    return f"{queries:,} queries{f' ({left_out:,} without a positive or a negative left out)' if left_out else ''}."

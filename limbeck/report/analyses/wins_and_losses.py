@@ -1,0 +1,146 @@
+"""Query by query: where one model beats another, and where it does not. A mean hides both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from limbeck.data.dataset import RankingData
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.measures import RankingResult
+from limbeck.evaluation.significance import compare_rankings
+from limbeck.report.analyses.base import Result
+from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.plots import Bars
+from limbeck.report.words import cut, measure_title, p_value, signed
+
+LONGEST_QUERY = 80
+MOST_BARS = 240
+
+
+class QueryDifference(Result):
+    """What both models reach on one query."""
+
+    query_id: str
+    query: str
+    first: float
+    second: float
+
+    @property
+    def difference(self) -> float:
+        return self.first - self.second
+
+
+class WinsAndLosses(Result):
+    """The first model against the second on one measure; positive differences speak for the first."""
+
+    names: tuple[str, str]
+    measure: str
+    means: tuple[float, float]
+    won: int
+    tied: int
+    lost: int
+    low: float  # of the 95% interval of the mean difference
+    high: float
+    p: float  # randomisation test
+    differences: tuple[float, ...]  # of all queries, falling
+    gains: tuple[QueryDifference, ...]  # the largest first
+    losses: tuple[QueryDifference, ...]  # the largest first
+
+
+def wins_and_losses(
+    result_a: RankingResult,
+    result_b: RankingResult,
+    measure: str,
+    data: RankingData,
+    names: tuple[str, str] = ("A", "B"),
+    count: int = 5,
+) -> WinsAndLosses:
+    """Won, tied and lost queries of A against B, and the `count` largest gains and losses with their texts.
+
+    Both results have to be of the same judged queries and to hold the measure.
+    """
+    if count < 1:
+        raise LimbeckError(f"{count} queries are none to look at; ask for 1 or more")
+    comparison = compare_rankings(result_a, result_b, measure)
+    won, tied, lost = comparison.record or (0, 0, 0)
+    first, second = (result.per_query[comparison.measure] for result in (result_a, result_b))
+    order = np.argsort(second - first, kind="stable")  # the largest gain first; of equal ones the smaller id
+
+    def shown(places: Sequence[int]) -> tuple[QueryDifference, ...]:
+        ids = [result_a.query_ids[place] for place in places]
+        return tuple(
+            QueryDifference(query_id=key, query=_text(data, key), first=float(first[at]), second=float(second[at]))
+            for key, at in zip(ids, places, strict=True)
+        )
+
+    return WinsAndLosses(
+        names=names,
+        measure=comparison.measure,
+        means=(comparison.system, comparison.baseline),
+        won=won,
+        tied=tied,
+        lost=lost,
+        low=comparison.low,
+        high=comparison.high,
+        p=comparison.p_values["randomisation"],
+        differences=tuple((first - second)[order].tolist()),
+        gains=shown(order[: min(count, won)].tolist()),
+        losses=shown(order[::-1][: min(count, lost)].tolist()),
+    )
+
+
+def _text(data: RankingData, query: str) -> str:
+    return " ".join(data.queries[query].split())
+
+
+def wins_and_losses_section(result: WinsAndLosses) -> Section:
+    """The record, all differences as bars, and the queries at both ends."""
+    first, second = result.names
+    title = measure_title(result.measure)
+    queries = f"of {len(result.differences):,} queries"
+    tiles = [
+        (f"{result.won:,}", "won", queries),
+        (f"{result.tied:,}", "tied", queries),
+        (f"{result.lost:,}", "lost", queries),
+    ]
+    blocks: list[Block] = [Text(_finding(result)), Figures(tiles), _bars(result)]
+    if result.gains:
+        blocks.append(_table(result, result.gains, f"The largest gains of {first} over {second} in {title}."))
+    if result.losses:
+        blocks.append(_table(result, result.losses, f"Its largest losses against {second}."))
+    return Section(
+        f"{first} against {second}", blocks, f"{title} of each query: that of {first} minus that of {second}."
+    )
+
+
+def _finding(result: WinsAndLosses) -> str:
+    mean = result.means[0] - result.means[1]
+    verdict = "" if result.p < 0.05 else " That may be luck."
+    return (
+        f"{result.names[0]} wins {result.won:,} queries, ties {result.tied:,} and loses {result.lost:,}. Mean "
+        f"difference {signed(mean, 3)} (95% interval {signed(result.low, 3)} to {signed(result.high, 3)}, "
+        f"p\u00a0{p_value(result.p)}).{verdict}"
+    )
+
+
+def _bars(result: WinsAndLosses) -> PlotFigure:
+    """At most MOST_BARS bars: the means of neighbours in the sorted order."""
+    values = np.array(result.differences)
+    parts = np.array_split(values, min(len(values), MOST_BARS))
+    means = [float(part.mean()) for part in parts]
+    hints = [f"{signed(mean, 3)}" for mean in means]
+    each = len(values) / len(parts)
+    caption = "All queries, sorted by their difference."
+    if len(parts) < len(values):
+        caption += " Neighbours share a bar, which is their mean."
+    plot = Bars(means, hints, "queries", f"difference in {measure_title(result.measure)}", each)
+    return PlotFigure(plot, caption, height=280)
+
+
+def _table(result: WinsAndLosses, rows: Sequence[QueryDifference], caption: str) -> Table:
+    first, second = result.names
+    columns = [Column("Query"), Column(first, ".3f"), Column(second, ".3f"), Column("Difference", "+.3f")]
+    cells = [Row([cut(each.query, LONGEST_QUERY), each.first, each.second, each.difference]) for each in rows]
+    return Table(columns, cells, caption)

@@ -1,0 +1,137 @@
+"""The grid of a sweep: which recipes it runs, and what each is called.
+
+An axis is `KEY=A,B,C`: a key of the recipe and the values it takes. Two keys are short for others: `objective` is
+what the last stage learns by (`softmax_ce + 0.1 * one_hot` is two of them), and `objective.tau` is an argument of
+it, which objectives without such an argument leave alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any
+
+from limbeck.errors import LimbeckError
+from limbeck.files import digest, slug
+from limbeck.objectives import parse
+from limbeck.training.recipe import Recipe
+from limbeck.training.recipe_files import parse_recipe, set_value
+
+OBJECTIVE = "objective"
+BRACKETS = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A key of the recipe and the values it takes, as they are written."""
+
+    key: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.key}={','.join(self.values)}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place in the grid: the values of all axes, and the recipe that has them."""
+
+    name: str
+    recipe: Recipe
+
+    @property
+    def folder(self) -> str:
+        """A directory's name; the digest keeps apart what only punctuation tells apart."""
+        return f"{slug(self.name)[:60]}-{digest(self.name)[:6]}"
+
+    def with_seed(self, seed: int) -> Recipe:
+        """The recipe with a seed for the student alone: its queries and its teacher stay those of the grid."""
+        recipe = self.recipe
+        data = recipe.data.model_copy(update={"seed": recipe.data_seed})
+        teacher = recipe.teacher and recipe.teacher.model_copy(update={"seed": recipe.teacher_seed})
+        return recipe.model_copy(update={"seed": seed, "data": data, "teacher": teacher})
+
+
+def parse_axis(text: str, option: str = "--over") -> Axis:
+    """`KEY=A,B,C`; commas inside brackets or quotes do not separate."""
+    key, separator, listed = text.partition("=")
+    values = tuple(split_outside(listed, ","))
+    if not separator or not key.strip() or not all(values):
+        raise LimbeckError(f"{option} {text}: not of the form KEY=A,B,C; e.g. {option} student.dim=64,128")
+    repeated = next((value for value, count in Counter(values).items() if count > 1), None)
+    if repeated is not None:
+        raise LimbeckError(f"{option} {text}: {repeated} stands there twice; drop one")
+    return Axis(key.strip(), values)
+
+
+def split_outside(text: str, separator: str) -> list[str]:
+    """The parts of `text` between separators that stand outside of brackets and quotes, without outer spaces."""
+    parts, open_ones = [""], list[str]()
+    for character in text:
+        if open_ones and character == open_ones[-1]:
+            open_ones.pop()
+        elif character in "'\"" and not (open_ones and open_ones[-1] in "'\""):
+            open_ones.append(character)
+        elif character in BRACKETS and not (open_ones and open_ones[-1] in "'\""):
+            open_ones.append(BRACKETS[character])
+        elif character == separator and not open_ones:
+            parts.append("")
+            continue
+        parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def cells(recipe: Recipe, axes: Sequence[Axis], prefix: str = "") -> list[Cell]:
+    """Every combination of the axes' values, each validated; combinations that come to the same recipe count once.
+
+    `prefix` begins their names. Without axes there is one cell, called as `prefix` says or as the recipe is.
+    """
+    base = recipe.model_dump(mode="json")
+    known: dict[str, Cell] = {}
+    for chosen in product(*(axis.values for axis in axes)):
+        settings = list(zip((axis.key for axis in axes), chosen, strict=True))
+        values = base
+        for key, value in settings:
+            values = _set(values, key, value)
+        parsed = parse_recipe(values, ", ".join(f"{key}={value}" for key, value in settings) or "recipe")
+        name = ", ".join(part for part in (prefix, *_words(settings, axes)) if part) or recipe.name
+        known.setdefault(parsed.model_dump_json(), Cell(name, parsed))
+    return list(known.values())
+
+
+def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterator[str]:
+    """Short names of settings: an objective by itself, else the last part of the key, if that is unambiguous."""
+    last = Counter(axis.key.rpartition(".")[2] for axis in axes)
+    for key, value in settings:
+        short = key.rpartition(".")[2]
+        yield value if key == OBJECTIVE else f"{short if last[short] == 1 else key}={value}"
+
+
+def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
+    if key == OBJECTIVE:
+        copy = deepcopy(values)
+        copy["stages"][-1]["objectives"] = split_outside(value, "+")
+        return copy
+    if key.startswith(f"{OBJECTIVE}."):
+        copy = deepcopy(values)
+        argument = key.removeprefix(f"{OBJECTIVE}.")
+        copy["stages"][-1]["objectives"] = [
+            _with_argument(text, argument, value) for text in copy["stages"][-1]["objectives"]
+        ]
+        return copy
+    return set_value(values, f"{key}={value}")
+
+
+def _with_argument(text: str, argument: str, value: str) -> str:
+    """The objective with the argument set, or as it is if it has no such argument."""
+    weight, objective = parse(text)
+    if argument not in {field.name for field in fields(objective)}:  # type: ignore[arg-type]
+        return text
+    try:
+        changed = replace(objective, **{argument: float(value)})  # type: ignore[type-var]
+    except ValueError as error:
+        raise LimbeckError(f"objective.{argument}={value}: is not a number; give one") from error
+    return f"{weight!r} * {changed}" if weight != 1 else str(changed)

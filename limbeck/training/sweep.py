@@ -1,0 +1,286 @@
+"""A grid of runs: every combination of some settings, several seeds, one table with significance.
+
+    sweep("demo", over=["objective=one_hot,softmax_ce", "student.dim=64,128"], seeds=3)
+
+A sweep's directory is a run's, with more than one student in it:
+
+    students/NAME/seed-0/    a run of its own: recipe.yaml, student/, result.json
+    student/                 the best of them on dev
+
+Runs of the same data and teacher share both: a teacher is trained once, a pair is scored by it once. A run that is
+done is not done again, so a sweep that was cut short goes on, and one that gets more values or seeds does only what
+is new. A run that fails is named in the table and tried again the next time; the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.evaluation import RankingResult
+from limbeck.files import alone_in, digest, read_json, slug, write_json
+from limbeck.matchers import Matcher
+from limbeck.progress import say
+from limbeck.training.answers import answer
+from limbeck.training.grid import Axis, Cell, cells, parse_axis
+from limbeck.training.recipe import Recipe
+from limbeck.training.recipe_files import load_recipe
+from limbeck.training.results import Bench, Measured, Row, finish, over_seeds
+from limbeck.training.run import (
+    METRICS,
+    Result,
+    claim_folder,
+    finished_run,
+    measure_references,
+    read_results,
+    train_student,
+    write_results,
+)
+from limbeck.training.session import Session
+
+PLAN = "sweep.json"
+
+
+def sweep(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    over: Sequence[str | Axis] = (),
+    tune: Sequence[str | Axis] = (),
+    seeds: int = 1,
+    out: str | Path | None = None,
+    against: str | None = None,
+    overrides: Sequence[str] = (),
+    questions: Sequence[str] = (),
+    note: str = "",
+    keep: bool = True,
+) -> Result:
+    """Run the grid that `over` spans, `seeds` times, and gather it.
+
+    `tune` spans a grid of its own inside every cell: its values are tried with the first seed, the best on dev is
+    taken, and only that one is run under all seeds and measured on test. `against` names the cell that the others are
+    tested against, the first by default. The best cell on dev answers `questions`, for the report. Without `keep` the
+    students' weights are dropped once they are measured, but for the best one's.
+    """
+    base = load_recipe(recipe, list(overrides))
+    axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
+    tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
+    grid = cells(base, axes)
+    tries = {cell.name: cells(cell.recipe, tuned, cell.name) for cell in grid}
+    reference = _reference([cell.name for cell in grid], against)
+    if seeds < 1:
+        raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
+    folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
+    claim_folder(folder, base)
+    plan = {"over": [asdict(axis) for axis in axes], "tune": [asdict(axis) for axis in tuned], "seeds": seeds}
+    plan = json.loads(json.dumps(plan | {"against": reference}))
+    if _is_finished(folder, plan):
+        return finished_run(folder)
+    with alone_in(folder):
+        began = time.monotonic()
+        work = _Sweep(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
+        measured: list[Measured] = []
+        for number, cell in enumerate(grid, start=1):
+            say(f"{number} of {len(grid)}: {cell.name}")
+            found = work.cell(cell, tries[cell.name])
+            measured += [] if found is None else [found]
+        if not measured:
+            raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
+        rows = finish([*work.references(), *measured], reference)
+        rows += [Row(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
+        work.keep_best()
+        if questions and work.home.teacher is not None:
+            found_answers = answer(work.home, work.home.teacher, work.best_name, work.best, questions)
+            write_json(folder / "examples.json", found_answers)
+        write_json(folder / PLAN, plan)
+        seconds = time.monotonic() - began
+        write_results(work.home, rows, seconds, title=base.name, note=note)
+        if not keep:
+            work.drop_students()
+        return Result(folder, rows, seconds)
+
+
+def _is_finished(folder: Path, plan: dict[str, Any]) -> bool:
+    """Whether this very grid was gathered already, and no run of it failed."""
+    if not (folder / METRICS).exists() or not (folder / PLAN).exists() or read_json(folder / PLAN) != plan:
+        return False
+    return not any(row.failed for row in read_results(folder).rows)
+
+
+def _reference(names: list[str], against: str | None) -> str:
+    if against is None:
+        return names[0]
+    if against not in names:
+        raise LimbeckError(f"--against {against}: no cell of this sweep; {did_you_mean(against, names)}")
+    return against
+
+
+def _shared(recipe: Recipe) -> str:
+    """What has to be equal for two runs to share data, teacher and measurements."""
+    return digest(*(json.dumps(recipe.model_dump(mode="json")[part]) for part in ("data", "teacher", "evaluation")))
+
+
+def _differ(tries: dict[str, list[Cell]]) -> bool:
+    return len({_shared(cell.recipe) for some in tries.values() for cell in some}) > 1
+
+
+class _Sweep:
+    """The runs of one sweep, and what they share."""
+
+    def __init__(self, base: Recipe, folder: Path, seeds: list[int], several: bool) -> None:
+        self.base, self.folder, self.seeds, self.several = base, folder, seeds, several
+        self.sessions: dict[str, Session] = {}
+        self.benches: dict[str, Bench] = {}
+        self.errors: list[str] = []
+        self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
+        self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
+
+    def session(self, recipe: Recipe) -> Session:
+        """The session of all runs with this data and teacher; in the sweep's own directory if there is only one."""
+        key = _shared(recipe)
+        if key not in self.sessions:
+            place = self.folder / "shared" / key[:8] if self.several else self.folder
+            place.mkdir(parents=True, exist_ok=True)
+            self.sessions[key] = Session(recipe, place)
+        return self.sessions[key]
+
+    @property
+    def home(self) -> Session:
+        """The session that the report is about."""
+        return next(iter(self.sessions.values()))
+
+    def bench(self, session: Session) -> Bench:
+        key = _shared(session.recipe)
+        if key not in self.benches:
+            self.benches[key] = Bench(session)
+        return self.benches[key]
+
+    def cell(self, cell: Cell, tries: list[Cell]) -> Measured | None:
+        """All seeds of one cell, after its tuning; None if every one of them failed."""
+        failed: list[str] = []
+        chosen = self._tuned(cell, tries, failed)
+        found = []
+        for seed in self.seeds if chosen is not None else []:
+            assert chosen is not None
+            measured = self._attempt(lambda seed=seed: self._measured(cell, chosen, seed), f"seed {seed}", failed)
+            found += [] if measured is None else [measured]
+        if not found:
+            self.lost[cell.name] = failed
+            return None
+        assert chosen is not None
+        choice = chosen.name.removeprefix(cell.name).removeprefix(", ")
+        return over_seeds(found, cell.name, failed, choice or None)
+
+    def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
+        """The setting with the best first seed on dev; the only one, where there is nothing to choose."""
+        if len(tries) == 1:
+            return tries[0]
+        values = []
+        for tried in tries:
+            value = self._attempt(lambda tried=tried: self._dev(cell, tried, self.seeds[0]), tried.name, failed)
+            if value is not None:
+                values.append((value, tried))
+        if not values:
+            return None
+        best = max(values, key=lambda pair: pair[0])[1]
+        say(f"chosen on dev: {best.name}")
+        return best
+
+    def _attempt(self, work: Any, what: str, failed: list[str]) -> Any:
+        """The result of `work`; if it fails, None, and the reason is noted."""
+        try:
+            return work()
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            say(f"{what} failed: {reason}")
+            failed.append(f"{what}: {reason}")
+            self.errors.append(reason)
+            return None
+
+    def _place(self, cell: Cell, tried: Cell, seed: int) -> Path:
+        inner = [] if tried.name == cell.name else [tried.folder]
+        return self.folder.joinpath("students", cell.folder, *inner, f"seed-{seed}")
+
+    def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[Session, Path, Matcher]:
+        """A trained student, and its directory."""
+        recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
+        session = self.session(recipe)
+        claim_folder(place, recipe)
+        label = tried.name if len(self.seeds) == 1 else f"{tried.name}, seed {seed}"
+        student = train_student(session, recipe, label, place / "student")
+        shutil.rmtree(place / "work", ignore_errors=True)
+        return session, place, student
+
+    def _dev(self, cell: Cell, tried: Cell, seed: int) -> float:
+        """The student's quality on dev, from its file if it is known."""
+        known = self._place(cell, tried, seed) / "dev.json"
+        if not known.exists():
+            session, _, student = self._student(cell, tried, seed)
+            if session.student_dev is None:
+                raise LimbeckError("there are no dev queries to choose by; give data.dev, or drop --tune")
+            write_json(known, session.student_dev(student))
+        return float(next(iter(read_json(known).values())))
+
+    def _measured(self, cell: Cell, tried: Cell, seed: int) -> Measured:
+        """A run's result, from its files if they are there."""
+        place = self._place(cell, tried, seed)
+        if not (place / "result.json").exists():
+            session, place, student = self._student(cell, tried, seed)
+            objectives = " + ".join(text for stage in tried.recipe.stages for text in stage.objectives)
+            measured = self.bench(session).model(cell.name, "student", student, objectives)
+            if session.student_dev is not None and not (place / "dev.json").exists():
+                write_json(place / "dev.json", session.student_dev(student))
+            save_measured(measured, place)
+        else:
+            claim_folder(place, tried.with_seed(seed))
+            self.session(tried.with_seed(seed))
+        dev = next(iter(read_json(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
+        self.done.append((float(dev), cell, tried, seed))
+        return read_measured(place)
+
+    def references(self) -> list[Measured]:
+        """Teacher and baselines of every session, measured once."""
+        found: list[Measured] = []
+        for session in self.sessions.values():
+            place = session.folder / "references"
+            if not (place / "done.json").exists():
+                measured = measure_references(session, self.bench(session))
+                for one in measured:
+                    save_measured(one, place / slug(one.row.name))
+                write_json(place / "done.json", [slug(one.row.name) for one in measured])
+            found += [read_measured(place / name) for name in read_json(place / "done.json")]
+        return found
+
+    def keep_best(self) -> None:
+        """Copy the student with the best first dev measure to where a run has its student."""
+        _, cell, tried, seed = max(self.done, key=lambda found: found[0])
+        self.best_name, self.best = cell.name, self._student(cell, tried, seed)[2]
+        self.best.save_pretrained(self.folder / "student")
+
+    def drop_students(self) -> None:
+        for path in (self.folder / "students").rglob("student"):
+            shutil.rmtree(path)
+
+
+def save_measured(measured: Measured, place: Path) -> None:
+    """A measurement as a file: the row, its per-query values, and the ranking they come from."""
+    place.mkdir(parents=True, exist_ok=True)
+    values = {name: found.tolist() for name, found in measured.result.per_query.items()}
+    result = asdict(measured.result) | {"per_query": values}
+    write_json(place / "result.json", {"row": asdict(measured.row), "result": result, "run": measured.run})
+
+
+def read_measured(place: Path) -> Measured:
+    try:
+        found = read_json(place / "result.json")
+        values = {name: np.array(listed) for name, listed in found["result"]["per_query"].items()}
+        result = found["result"] | {"per_query": values, "query_ids": tuple(found["result"]["query_ids"])}
+        return Measured(Row(**found["row"]), RankingResult(**result), found["run"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise LimbeckError(f"{place}: its result is damaged; remove that directory and run again") from error

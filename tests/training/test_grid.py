@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from limbeck.errors import LimbeckError
+from limbeck.training.grid import cells, parse_axis, split_outside
+from limbeck.training.recipe_files import load_recipe
+
+
+def test_values_are_split_outside_of_brackets_and_quotes():
+    assert split_outside("a, softmax_ce(tau=1, scale=true),'b,c',[1,2]", ",") == [
+        "a",
+        "softmax_ce(tau=1, scale=true)",
+        "'b,c'",
+        "[1,2]",
+    ]
+    assert parse_axis("student.dim=64,128").values == ("64", "128")
+
+
+@pytest.mark.parametrize("text", ["student.dim", "=1,2", "student.dim=", "student.dim=1,,2"])
+def test_what_is_no_axis_is_refused_with_an_example(text):
+    with pytest.raises(LimbeckError, match="not of the form KEY=A,B,C"):
+        parse_axis(text)
+
+
+def test_a_value_that_stands_twice_is_refused():
+    with pytest.raises(LimbeckError, match="64 stands there twice"):
+        parse_axis("student.dim=64,64")
+
+
+def test_a_grid_has_every_combination_and_names_them_shortly(recipe):
+    grid = cells(load_recipe(recipe), [parse_axis("objective=one_hot,mse"), parse_axis("student.dim=8,16")])
+    assert [cell.name for cell in grid] == ["one_hot, dim=8", "one_hot, dim=16", "mse, dim=8", "mse, dim=16"]
+    assert [(cell.recipe.stages[-1].objectives, cell.recipe.student.dim) for cell in grid] == [
+        (["one_hot"], 8),
+        (["one_hot"], 16),
+        (["mse"], 8),
+        (["mse"], 16),
+    ]
+    assert len({cell.folder for cell in grid}) == 4
+
+
+def test_keys_that_end_alike_are_told_apart(recipe):
+    axes = [parse_axis("student.query_length=4"), parse_axis("teacher.train.query_length=6")]
+    assert cells(load_recipe(recipe), axes)[0].name == "student.query_length=4, teacher.train.query_length=6"
+
+
+def test_several_objectives_are_joined_by_plus(recipe):
+    (cell,) = cells(load_recipe(recipe), [parse_axis("objective=softmax_ce(tau=2) + 0.1 * one_hot")])
+    assert cell.recipe.stages[-1].objectives == ["softmax_ce(tau=2)", "0.1 * one_hot"]
+
+
+def test_an_argument_is_set_where_the_objective_has_it_and_other_cells_count_once(recipe):
+    axis = parse_axis("objective.tau=1,4")
+    base = load_recipe(recipe, ["stages.0.objectives=[0.5 * softmax_ce, margin_mse]"])
+    assert [cell.recipe.stages[-1].objectives for cell in cells(base, [axis])] == [
+        ["0.5 * softmax_ce", "margin_mse"],
+        ["0.5 * softmax_ce(tau=4)", "margin_mse"],
+    ]
+    assert len(cells(load_recipe(recipe, ["stages.0.objectives=[margin_mse]"]), [axis])) == 1
+    with pytest.raises(LimbeckError, match="is not a number"):
+        cells(base, [parse_axis("objective.tau=hot")])
+
+
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        ("student.dimm=64", "student.dimm: unknown key; .*dim"),
+        ("objective=softmax_c", "unknown objective 'softmax_c'"),
+        ("stages.3.lr=1", "nothing at stages.3.lr"),
+        ("student.layers=-1", "student.layers: "),
+    ],
+)
+def test_a_key_or_value_that_does_not_exist_is_named_before_anything_runs(recipe, axis, message):
+    with pytest.raises(LimbeckError, match=message):
+        cells(load_recipe(recipe), [parse_axis(axis)])
+
+
+def test_a_seed_is_the_students_alone(recipe):
+    (cell,) = cells(load_recipe(recipe), [])
+    changed = cell.with_seed(5)
+    assert (changed.seed, changed.data_seed, changed.teacher_seed) == (5, 0, 0)

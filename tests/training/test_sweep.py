@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import holm
+from limbeck.evaluation.significance import randomisation_test
+from limbeck.matchers import CrossEncoder
+from limbeck.training import run as run_module
+from limbeck.training import sweep as sweep_module
+from limbeck.training.recipe_files import load_recipe
+from limbeck.training.run import distill
+from limbeck.training.session import Session
+from limbeck.training.sweep import sweep
+
+OBJECTIVES = "objective=one_hot,softmax_ce,mse"
+
+
+def results(folder):
+    """The per-query values of every run, by cell and seed."""
+    return {
+        (path.parent.parent.name.rpartition("-")[0], path.parent.name): json.loads(path.read_text())
+        for path in (folder / "students").glob("*/seed-*/result.json")
+    }
+
+
+def test_a_grid_is_run_over_seeds_and_gathered_in_one_table(recipe, tmp_path):
+    result = sweep(recipe, [OBJECTIVES], seeds=3, out=tmp_path / "s")
+    assert [row.name for row in result.rows] == ["teacher", "BM25", "one_hot", "softmax_ce", "mse"]
+    found = results(tmp_path / "s")
+    assert len(found) == 9
+    one_hot, mse = (
+        np.array([found[name, f"seed-{seed}"]["result"]["per_query"]["ndcg@10"] for seed in range(3)])
+        for name in ("one-hot", "mse")
+    )
+    row = result.rows[4]
+    assert row.runs == 3
+    assert row.measures["ndcg@10"] == pytest.approx(mse.mean())
+    assert row.spread["ndcg@10"] == pytest.approx(mse.mean(axis=1).std(ddof=1))
+    assert row.significance["difference"] == pytest.approx((mse - one_hot).mean())
+    p_values = [result.rows[at].significance["p"] for at in (3, 4)]
+    assert p_values[1] == pytest.approx(randomisation_test((mse - one_hot).mean(axis=0)))
+    assert [result.rows[at].significance["p_holm"] for at in (3, 4)] == pytest.approx(holm(p_values))
+    assert result.rows[2].significance is None
+    assert "softmax_ce" in result.report.read_text()
+
+
+def test_seeds_differ_in_the_student_and_share_the_teacher(recipe, tmp_path):
+    sweep(recipe, [], seeds=2, out=tmp_path / "s")
+    weights = [
+        next((tmp_path / "s" / "students").glob(f"*/seed-{seed}/student/model.safetensors")).read_bytes()
+        for seed in (0, 1)
+    ]
+    assert weights[0] != weights[1]
+    assert [path.name for path in (tmp_path / "s" / "teacher").iterdir() if path.is_dir()] == ["model", "scores"]
+
+
+def test_a_cells_recipe_repeats_its_run(recipe, tmp_path):
+    sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
+    place = next((tmp_path / "s" / "students").glob("softmax-ce-*/seed-1"))
+    distill(place / "recipe.yaml", tmp_path / "again")
+    again = tmp_path / "again" / "student" / "model.safetensors"
+    assert again.read_bytes() == (place / "student" / "model.safetensors").read_bytes()
+
+
+def test_the_best_on_dev_becomes_the_student_and_answers(recipe, tmp_path):
+    result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", questions=["how do i copy a file"], note="a note")
+    examples = json.loads((tmp_path / "s" / "examples.json").read_text())
+    assert [len(found["results"]) for found in examples[0]["lists"]] == [3, 3]
+    page = result.report.read_text()
+    assert "how do i copy a file" in page and "a note" in page
+    session = Session(load_recipe(recipe), tmp_path / "again")
+    on_dev = {
+        path.parent.parent.name: json.loads(path.read_text())["ndcg@10"]
+        for path in (tmp_path / "s" / "students").glob("*/*/dev.json")
+    }
+    assert session.judged_dev(result.student)["ndcg@10"] == pytest.approx(max(on_dev.values()))
+
+
+def test_tuning_is_by_dev_and_only_the_chosen_setting_sees_test(recipe, tmp_path):
+    axis = "stages.0.lr=1e-9,1e-3,1e-2"
+    result = sweep(recipe, ["objective=one_hot,mse"], tune=[axis], seeds=2, out=tmp_path / "s")
+    for row in result.rows[2:]:
+        folder = next((tmp_path / "s" / "students").glob(f"{row.name.replace('_', '-')}-*"))
+        dev = {
+            path.parent.parent.name: json.loads(path.read_text())["ndcg@10"]
+            for path in folder.glob("*/seed-0/dev.json")
+        }
+        assert len(dev) == 3
+        measured = {path.parent.parent.name for path in folder.glob("*/*/result.json")}
+        assert len(measured) == 1
+        assert dev[measured.pop()] == max(dev.values())
+        assert row.chosen.startswith("lr=")
+        assert row.runs == 2
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_cut_short_it_goes_on_and_ends_the_same(recipe, tmp_path, monkeypatch):
+    whole = sweep(recipe, [OBJECTIVES], out=tmp_path / "whole")
+    plain = sweep_module.train_student
+    trained = []
+
+    def dies(session, recipe, name, place):
+        if len(trained) == 2:
+            raise Killed
+        trained.append(name)
+        return plain(session, recipe, name, place)
+
+    monkeypatch.setattr(sweep_module, "train_student", dies)
+    with pytest.raises(Killed):
+        sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
+    again = []
+    monkeypatch.setattr(sweep_module, "train_student", lambda *a: again.append(a[2]) or plain(*a))
+    resumed = sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
+    assert again[:1] == ["mse"]
+    assert [row.measures for row in resumed.rows] == [row.measures for row in whole.rows]
+
+
+def test_more_seeds_and_values_do_only_what_is_new(recipe, tmp_path, monkeypatch):
+    sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    fitted = []
+    plain = run_module.fit
+    monkeypatch.setattr(run_module, "fit", lambda *a: fitted.append(a[3].name) or plain(*a))
+    monkeypatch.setattr(CrossEncoder, "score", lambda *_: pytest.fail("the teacher was measured or asked again"))
+    result = sweep(recipe, ["objective=one_hot,mse,binary_ce"], seeds=2, out=tmp_path / "s")
+    assert sorted(fitted) == ["binary_ce, seed 0", "binary_ce, seed 1", "mse, seed 1", "one_hot, seed 1"]
+    assert [row.runs for row in result.rows[2:]] == [2, 2, 2]
+    fitted.clear()
+    assert sweep(recipe, ["objective=one_hot,mse,binary_ce"], seeds=2, out=tmp_path / "s").rows == result.rows
+    assert not fitted
+
+
+def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monkeypatch):
+    plain = sweep_module.train_student
+
+    def fails(session, recipe, name, place):
+        if name in ("mse, seed 1", "softmax_ce, seed 0", "softmax_ce, seed 1"):
+            raise RuntimeError("out of luck")
+        return plain(session, recipe, name, place)
+
+    monkeypatch.setattr(sweep_module, "train_student", fails)
+    result = sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
+    rows = {row.name: row for row in result.rows}
+    assert rows["mse"].runs == 1 and rows["mse"].failed == ["seed 1: out of luck"]
+    assert rows["softmax_ce"].runs == 0 and len(rows["softmax_ce"].failed) == 2
+    assert rows["one_hot"].failed is None
+    page = result.report.read_text()
+    assert "out of luck" in page
+    monkeypatch.setattr(sweep_module, "train_student", plain)
+    rows = {row.name: row for row in sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s").rows}
+    assert [rows[name].runs for name in ("one_hot", "softmax_ce", "mse")] == [2, 2, 2]
+
+
+def test_if_all_fail_the_reason_is_the_error(recipe, tmp_path, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(sweep_module, "train_student", fails)
+    with pytest.raises(LimbeckError, match="every run failed, the first with: out of luck"):
+        sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
+
+
+def test_settings_of_the_teacher_have_sessions_of_their_own(recipe, tmp_path):
+    result = sweep(recipe, ["teacher.stages.0.steps=1,2"], out=tmp_path / "s")
+    assert len(list((tmp_path / "s" / "shared").iterdir())) == 2
+    assert [row.kind for row in result.rows].count("teacher") == 2
+
+
+def test_students_can_be_dropped_and_the_best_is_kept(recipe, tmp_path):
+    result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", keep=False)
+    assert not list((tmp_path / "s" / "students").rglob("*.safetensors"))
+    assert result.student.rank("copy", ["copy", "move"])
+
+
+def test_both_tasks_training_queries_and_transfer_are_columns(recipe, beir, tmp_path):
+    recipe["evaluation"] |= {"task": "both", "train_queries": 4, "transfer": [str(beir)]}
+    result = sweep(recipe, ["objective=mse"], out=tmp_path / "s")
+    first = ["ndcg@10", "mrr@10"]
+    besides = ["train ndcg@10", "beir ndcg@10"]
+    rows = {row.name: list(row.measures) for row in result.rows}
+    assert rows["mse"] == rows["BM25"] == [*first, *(f"search {name}" for name in first), *besides]
+    assert rows["teacher"] == [*first, *besides]
+    # the transfer set is the data itself: its test split, re-ranked to the same depth
+    assert result.rows[2].measures["beir ndcg@10"] == pytest.approx(result.rows[2].measures["ndcg@10"])
+    assert "Train nDCG@10" in result.report.read_text() or "train nDCG@10" in result.report.read_text()
+
+
+def test_a_row_to_test_against_has_to_be_there(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="--against on_hot: no cell of this sweep; .*one_hot"):
+        sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="on_hot")
+    assert not (tmp_path / "s").exists()
+
+
+def test_no_seeds_are_refused(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="0 seeds are too few"):
+        sweep(recipe, [OBJECTIVES], seeds=0, out=tmp_path / "s")
