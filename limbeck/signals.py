@@ -21,6 +21,20 @@ class Signals:
     scores: Tensor | None = None  # [B, K] raw logits, never passed through an activation
     queries: Tensor | None = None  # [B, dim] pooled query embeddings
     documents: Tensor | None = None  # [B, K, dim] pooled document embeddings
+    token_logits: Tensor | None = None  # [M, vocabulary] at the masked tokens, in the order of MaskedTokens
+
+
+@dataclass(frozen=True)
+class MaskedTokens:
+    """What was taken out of the texts that a student is asked to restore: M tokens of T texts.
+
+    The T texts are the queries of the batch and its distinct documents; with several processes, those that this
+    process encodes.
+    """
+
+    ids: Tensor  # [M] the tokens that stood there
+    texts: Tensor  # [M] which text each is in
+    shares: Tensor  # [B, T] each text's part in each query's loss
 
 
 @dataclass(frozen=True)
@@ -29,3 +43,4 @@ class Targets:
 
     mask: Tensor  # [B, K] bool: False is padding
     labels: Tensor  # [B, K] graded or soft relevance; NaN where nobody judged
+    tokens: MaskedTokens | None = None  # known only where an objective asks for token logits

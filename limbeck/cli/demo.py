@@ -7,17 +7,16 @@ from pathlib import Path
 
 import typer
 
-OBJECTIVES = "objective=one_hot,softmax_ce,margin_mse"
+OBJECTIVES = "objective=one_hot,softmax_ce + one_hot,0.1 * margin_mse + one_hot"
 QUESTIONS = [
     "how do I copy a file",
     "read a csv file into rows",
     "wait for a thread to finish",
 ]
 NOTE = (
-    "The small version: a few hundred training queries, 64 tokens, one seed. Differences between objectives at this "
-    "size are within noise unless the p-value says otherwise, and a teacher fine-tuned for a minute need not beat "
-    "MiniLM as it is, which saw a billion pairs. Times are for re-ranking one query's candidates; what can be encoded "
-    "ahead is."
+    "The small version: 800 training queries, 64 tokens, one seed. one_hot is the same student without distillation. "
+    "Differences between objectives at this size are within noise unless the p-value says otherwise, and MiniLM as it "
+    "is saw a billion pairs. Times are for re-ranking one query's candidates; what can be encoded ahead is."
 )
 
 

@@ -1,4 +1,4 @@
-"""`limbeck report`: make a run's report again."""
+"""`limbeck report`: a run's report.html, anew."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ import typer
 def register(app: typer.Typer) -> None:
     @app.command()
     def report(
-        run_dir: Path = typer.Argument(help="A run directory."),
+        run_dir: Path = typer.Argument(help="What `limbeck distill` or `limbeck sweep` wrote."),
+        add: list[str] = typer.Option(
+            [], "--add", help="Look into it further: scores, margins, rank, wins, disagreements, top_lists."
+        ),
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
-        """Write report.html of a run directory anew."""
+        """Write a run's report.html anew, from what the run left behind."""
         from limbeck.report.run import run_report
 
+        if add:
+            from limbeck.cli.console import reporter
+            from limbeck.progress import reporting
+            from limbeck.training.look_again import add_analyses
+
+            with reporting(reporter()):
+                add_analyses(run_dir, add)
         path = run_report(run_dir)
         print(json.dumps({"report": str(path)}) if as_json else path)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from limbeck.data.fields import finite
+from limbeck.data.fields import LARGEST, finite
 from limbeck.data.lines import block_lines, blocks, filled_lines
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
@@ -42,7 +42,7 @@ class Block:
             numbers = pc.cast(self.columns[name], pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:
             numbers = np.full(len(self.columns[name]), np.nan)
-        for place in np.flatnonzero(~np.isfinite(numbers)):
+        for place in np.flatnonzero(~(np.abs(numbers) <= LARGEST)):
             numbers[place] = finite(self.path, self.line(int(place)), self.columns[name][int(place)].as_py(), what)
         return numbers
 

@@ -32,6 +32,9 @@ def whole_number(path: str | Path, number: int, text: str, what: str) -> int:
     raise bad_input(path, f"{what} {text!r} is not a whole number", "write 0, 1, 2, ...", number)
 
 
+LARGEST = 1e15  # squared and summed it is still a float32, which training works with
+
+
 def finite(path: str | Path, number: int, value: Any, what: str = "score") -> float:
     """A field that has to be a finite number: NaN and infinities would poison training and sorting alike."""
     try:
@@ -42,6 +45,8 @@ def finite(path: str | Path, number: int, value: Any, what: str = "score") -> fl
         raise bad_input(path, f"{what} {value!r} is not a number", "give a finite number", number) from error
     if not math.isfinite(result):
         raise bad_input(path, f"{what} is {result}", "leave the line out or give a finite number", number)
+    if abs(result) > LARGEST:
+        raise bad_input(path, f"{what} is {result:g}", f"scale it: no number may be beyond {LARGEST:g}", number)
     return result
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.token_head import TokenHead
 from limbeck.signals import Signals
 
 SCORES = frozenset({"scores"})
@@ -51,6 +52,10 @@ class Matcher(nn.Module, ABC):
 
     kind: ClassVar[str]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.token_head: TokenHead | None = None  # only while it trains: see `add_token_head`
+
     @property
     def outputs(self) -> int:
         """Scores per pair."""
@@ -79,6 +84,10 @@ class Matcher(nn.Module, ABC):
     @abstractmethod
     def configuration(self) -> dict[str, Any]:
         """Everything besides the weights that changes the scores: modules, lengths, prompts, tokeniser."""
+
+    def add_token_head(self, seed: int) -> None:
+        """Make the matcher able to show token logits, for training; the head is of no use afterwards and not saved."""
+        raise LimbeckError(f"masked_lm: a {self.kind} cannot restore masked tokens; use kind: dual_encoder, or drop it")
 
     @property
     def device(self) -> torch.device:

@@ -35,7 +35,7 @@ class MatcherSpec(BaseModel):
     )
     query_length: int = Field(32, ge=4, description="tokens of a query, special ones included")
     document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
-    dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the pooled output")
+    dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
     layer_norm: bool = Field(False, description="layer norm on the pooled output")
     dim: int | None = Field(None, ge=1, le=65536, description="embedding size after a learnt projection (dual encoder)")
     similarity: Literal["dot", "cosine"] = "dot"

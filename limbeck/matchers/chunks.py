@@ -8,6 +8,7 @@ touching which queries meet in a batch, which grouping whole queries by length w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -72,8 +73,21 @@ def prepare_chunks(
 
 def run_chunks(prepared: dict[str, Any], run: Callable[[dict[str, Any]], Tensor], recompute: bool = False) -> Tensor:
     """Apply `run` to each chunk and put the rows back in the order of the texts."""
-    outputs = [
+    return torch.cat(each_chunk(prepared, run, recompute))[prepared["restore"]]
+
+
+def each_chunk(
+    prepared: dict[str, Any], run: Callable[[dict[str, Any]], Tensor], recompute: bool = False
+) -> list[Tensor]:
+    """What `run` makes of each chunk, in the order of the chunks."""
+    return [
         checkpoint(run, dict(chunk), use_reentrant=False) if recompute and torch.is_grad_enabled() else run(dict(chunk))
         for chunk in prepared["chunks"]
     ]
-    return torch.cat(outputs)[prepared["restore"]]
+
+
+def texts_of_chunks(prepared: dict[str, Any]) -> list[list[int]]:
+    """For each chunk, which text each of its rows is."""
+    order = torch.argsort(prepared["restore"]).tolist()
+    sizes = [len(chunk["attention_mask"]) for chunk in prepared["chunks"]]
+    return [order[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,11 @@ from limbeck.matchers.base import SCORES, Matcher, TextBatch
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import INTERACTIONS
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.token_head import TokenHead, Vocabulary
 from limbeck.matchers.tower import Tower
 from limbeck.signals import Signals
+
+TOKENS = frozenset({"token_logits"})
 
 
 class DualEncoder(Matcher):
@@ -48,6 +53,12 @@ class DualEncoder(Matcher):
         }
 
     def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        signals = self._matched(inputs, needs, recompute) if needs - TOKENS else Signals()
+        if needs & TOKENS:
+            signals = replace(signals, token_logits=self._restored(inputs["masked"], recompute))
+        return signals
+
+    def _matched(self, inputs: dict[str, Any], needs: frozenset[str], recompute: bool) -> Signals:
         queries = self.tower(inputs["queries"], recompute)  # [B, dim]
         documents = gather_rows(self.tower(inputs["documents"], recompute), inputs["document_count"])  # [P, dim]
         lists: Tensor | None = inputs["lists"]
@@ -56,6 +67,21 @@ class DualEncoder(Matcher):
             queries=queries if "queries" in needs else None,
             documents=_per_list(documents, lists, len(queries)) if "documents" in needs else None,
         )
+
+    def _restored(self, masked: list[dict[str, Any]], recompute: bool) -> Tensor:
+        """Logits [M, vocabulary] at what was masked in each part of the batch, one part after the other."""
+        assert self.token_head is not None
+        chunks = [self.tower.token_logits(part, self.token_head, recompute) for part in masked]
+        return torch.cat([*chain.from_iterable(chunks)])
+
+    def add_token_head(self, seed: int) -> None:
+        """One head for both sides; a side with a tower of its own still decodes by its own token embeddings."""
+        transformer = self.tower.transformer("query")
+        vocabulary = Vocabulary.of(transformer.tokenizer)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            head = TokenHead(transformer.get_embedding_dimension(), self.tower.token_embeddings("query"), vocabulary)
+        self.token_head = head.to(self.device)
 
     def encode_query(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
         """Query vectors [n, dim]."""

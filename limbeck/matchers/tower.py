@@ -9,13 +9,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
+from sentence_transformers.base.modules import Router, Transformer
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import tokeniser_digest
-from limbeck.matchers.chunks import prepare_chunks, run_chunks
+from limbeck.matchers.chunks import each_chunk, prepare_chunks, run_chunks
+from limbeck.matchers.token_head import TokenHead
 from limbeck.progress import progress
 
 Side = Literal["query", "document"]
@@ -58,6 +59,30 @@ class Tower(nn.Module):
             nothing = next(parameter for parameter in self.parameters() if parameter.requires_grad).sum() * 0
             return nothing + torch.zeros(0, self.dim, device=self.model.device)
         return run_chunks(prepared, run, recompute)
+
+    def transformer(self, side: Side) -> Transformer:
+        """The first module of a side's tower, where its tokens are embedded."""
+        first: Any = self.model[0]
+        if isinstance(first, Router):
+            route: Any = first.sub_modules[side]
+            return route[0]
+        return first
+
+    def token_embeddings(self, side: Side) -> nn.Parameter:
+        """The table [vocabulary, dim] from which a side's tokens are looked up."""
+        table: Any = self.transformer(side).model.get_input_embeddings()
+        return table.weight
+
+    def token_logits(self, masked: dict[str, Any], head: TokenHead, recompute: bool = False) -> list[Tensor]:
+        """Logits [masked tokens, vocabulary] of each chunk; `masked` are prepared texts with what was `chosen`."""
+        side: Side = masked["side"]
+
+        def run(features: dict[str, Any]) -> Tensor:
+            text = {name: value for name, value in features.items() if name != "chosen"}
+            states = self.model(text, task=side)["token_embeddings"]  # [n, tokens, width]
+            return head(states[features["chosen"]], self.token_embeddings(side))
+
+        return each_chunk(masked, run, recompute)
 
     def encode(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> np.ndarray:
         """The vectors [n, dim] of texts as float32, for inference; exactly sentence-transformers' own."""

@@ -4,9 +4,10 @@ A further family is a further file here, imported below so that its objectives a
 """
 
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
-from limbeck.objectives.labels import binary_ce, one_hot
+from limbeck.objectives.labels import binary_ce, focal, one_hot
 from limbeck.objectives.margins import m3se, margin_mse
 from limbeck.objectives.names import parse
+from limbeck.objectives.reconstruction import masked_lm
 from limbeck.objectives.scale import standardise_global, standardise_list
 from limbeck.objectives.scores import kl, mse, rank_distil, soft_binary_ce, softmax_ce
 
@@ -14,9 +15,11 @@ __all__ = [
     "OBJECTIVES",
     "Objective",
     "binary_ce",
+    "focal",
     "kl",
     "m3se",
     "margin_mse",
+    "masked_lm",
     "mse",
     "objective",
     "one_hot",

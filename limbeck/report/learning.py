@@ -22,9 +22,10 @@ def learning_curves(run: RunFiles) -> Section | None:
     blocks: list[Block] = []
     measure = next((name for line in run.log for name in line.dev), "")
     dev = [
-        Series(names[model], points)
+        Series(f"{names[model]}{where}", points)
         for model, lines in curves.items()
-        if (points := [(x, line.dev[measure]) for x, line in lines if math.isfinite(line.dev.get(measure, math.nan))])
+        for where, key in (("", measure), (", on train", f"train {measure}"))
+        if (points := [(x, line.dev[key]) for x, line in lines if math.isfinite(line.dev.get(key, math.nan))])
     ]
     if dev:
         plot = Lines(dev, "step", f"{measure_title(measure)} on dev queries")

@@ -1,7 +1,7 @@
 """The report of a run: one function a section, in the order in which a reader meets them.
 
-A new analysis is one more function in `sections`: it gets all files of the run, and returns a section or, where
-the run has nothing to say about it, None.
+A section's function gets all files of the run, and returns None where the run has nothing to say about it. Between
+those in `sections` and those in `closing` stand the analyses, from the results that the run left.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from limbeck.report.analyses.stored import stored_sections
 from limbeck.report.blocks import Code, KeyValue, Section
 from limbeck.report.examples import examples
 from limbeck.report.html import Report
@@ -44,10 +45,8 @@ sections: list[Callable[[RunFiles], Section | None]] = [
     comparison,
     quality_and_latency,
     learning_curves,
-    examples,
-    recipe,
-    versions,
 ]
+closing: list[Callable[[RunFiles], Section | None]] = [examples, recipe, versions]
 
 
 def subtitle(metrics: Metrics) -> str:
@@ -71,6 +70,8 @@ def subtitle(metrics: Metrics) -> str:
 def run_report(run_dir: str | Path) -> Path:
     """Write `report.html` into a run directory, from what the run left there."""
     run = read_run(run_dir)
-    made = [section for build in sections if (section := build(run)) is not None]
+    first = [section for build in sections if (section := build(run)) is not None]
+    last = [section for build in closing if (section := build(run)) is not None]
+    made = [*first, *stored_sections(Path(run_dir)), *last]
     report = Report(run.metrics.title, subtitle(run.metrics), made, footer="Made by limbeck.")
     return report.write(Path(run_dir) / "report.html")

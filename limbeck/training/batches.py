@@ -15,6 +15,7 @@ from torch.utils.data import Sampler
 
 from limbeck.matchers.base import Matcher, TextBatch
 from limbeck.matchers.gather import share
+from limbeck.training.corruption import Draws, drop_tokens, mask_tokens, text_shares
 from limbeck.training.lists import TrainingLists
 
 
@@ -63,6 +64,9 @@ class Collator:
     chunk: int | None = None
     rank: int = 0
     world: int = 1
+    seed: int = 0
+    token_dropout: float = 0.0
+    restore_tokens: bool = False
 
     def __call__(self, examples: list[tuple[int, int]]) -> dict[str, Any]:
         picked = [self.lists.pick(index, epoch) for epoch, index in examples]
@@ -77,14 +81,28 @@ class Collator:
             document_slice=share(len(rows), self.rank, self.world),
         )
         mine = [index for _, index in examples[own]]
+        student = self.student.prepare(batch, self.chunk)
+        draws = Draws(self.seed, examples)
+        tokens = self._masked(student, batch, columns, mask, draws) if self.restore_tokens else None
+        if self.token_dropout:  # after masking: the pass that restores tokens has gaps enough
+            drop_tokens(student, batch, self.token_dropout, draws)
         return {
-            "student": self.student.prepare(batch, self.chunk),
+            "student": student,
             "teacher": self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
             "mask": torch.from_numpy(mask[own]),
             "labels": self._known(self.lists.labels, mine, rows, columns[own], mask[own]),
             "teacher_scores": self._known(self.lists.teacher, mine, rows, columns[own], mask[own]),
+            "tokens": tokens,
             "batch_size": len(examples),
         }
+
+    def _masked(
+        self, student: dict[str, Any], batch: TextBatch, columns: np.ndarray, mask: np.ndarray, draws: Draws
+    ) -> dict[str, torch.Tensor]:
+        """The fields of `MaskedTokens`; the texts with gaps are added to the student's inputs."""
+        assert self.student.token_head is not None
+        tokens = mask_tokens(student, batch, self.student.token_head.vocabulary, draws)
+        return tokens | {"shares": text_shares(columns, mask, batch)}
 
     def _columns(self, picked: list[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lists [B, K] as positions in `rows`, and which of them are real."""

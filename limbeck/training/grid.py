@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
@@ -41,6 +41,7 @@ class Cell:
 
     name: str
     recipe: Recipe
+    settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -98,14 +99,20 @@ def cells(recipe: Recipe, axes: Sequence[Axis], prefix: str = "") -> list[Cell]:
             values = _set(values, key, value)
         parsed = parse_recipe(values, ", ".join(f"{key}={value}" for key, value in settings) or "recipe")
         name = ", ".join(part for part in (prefix, *_words(settings, axes)) if part) or recipe.name
-        known.setdefault(parsed.model_dump_json(), Cell(name, parsed))
+        known.setdefault(parsed.model_dump_json(), Cell(name, parsed, dict(settings)))
     return list(known.values())
 
 
 def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterator[str]:
-    """Short names of settings: an objective by itself, else the last part of the key, if that is unambiguous."""
+    """Short names of settings: an objective by itself, else the last part of the key, if that is unambiguous.
+
+    What never changes tells nothing apart and is left out, unless there is nothing else.
+    """
     last = Counter(axis.key.rpartition(".")[2] for axis in axes)
+    changing = {axis.key for axis in axes if len(axis.values) > 1} or {axis.key for axis in axes}
     for key, value in settings:
+        if key not in changing:
+            continue
         short = key.rpartition(".")[2]
         yield value if key == OBJECTIVE else f"{short if last[short] == 1 else key}={value}"
 
@@ -128,7 +135,7 @@ def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
 def _with_argument(text: str, argument: str, value: str) -> str:
     """The objective with the argument set, or as it is if it has no such argument."""
     weight, objective = parse(text)
-    if argument not in {field.name for field in fields(objective)}:  # type: ignore[arg-type]
+    if argument not in {known.name for known in fields(objective)}:  # type: ignore[arg-type]
         return text
     try:
         changed = replace(objective, **{argument: float(value)})  # type: ignore[type-var]

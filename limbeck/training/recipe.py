@@ -13,6 +13,8 @@ from limbeck.matchers.build import MatcherSpec
 from limbeck.objectives import Objective, parse
 
 SOURCES = ("bm25", "uniform", "given", "scored")
+TOKENS = frozenset({"token_logits"})
+Analysis = Literal["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists"]
 
 
 class Part(BaseModel):
@@ -77,6 +79,13 @@ class Stage(Part):
     max_grad_norm: float = Field(1.0, ge=0, description="0 turns clipping off")
     lists: ListSpec = ListSpec()
     freeze: list[str] = Field([], description="`encoder`, `token_embeddings`, or patterns of parameter names")
+    token_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="hide each token but a text's first from the student with this probability, in training only; "
+        "dropout on the embedding is `student.dropout`",
+    )
     eval_every: int | None = Field(None, ge=1, description="steps between two looks at dev; an epoch by default")
     patience: int | None = Field(None, ge=1, description="stop after so many looks at dev without a new best")
     bf16: bool = False
@@ -111,6 +120,16 @@ class Stage(Part):
     @property
     def needs_teacher(self) -> bool:
         return any(objective.needs_teacher for _, objective in self.weighted_objectives())
+
+    @property
+    def restores_tokens(self) -> bool:
+        """Whether the student needs a head that restores masked tokens."""
+        return any(objective.needs_student & TOKENS for _, objective in self.weighted_objectives())
+
+    @property
+    def only_restores_tokens(self) -> bool:
+        """Whether nothing behind the token states, such as a projection, has a part in the loss."""
+        return all(objective.needs_student <= TOKENS for _, objective in self.weighted_objectives())
 
     @property
     def needs_labels(self) -> bool:
@@ -165,12 +184,17 @@ class EvaluationSpec(Part):
         "rerank", description="order given candidates, search the whole corpus, or both in one table"
     )
     candidates: str = Field("bm25", description="bm25, given, or a TREC run file")
+    dev_candidates: str | None = Field(None, description="the same for dev and training queries, if they have others")
     depth: int = Field(100, ge=1, description="candidates per query")
     dev_depth: int = Field(30, ge=1, description="candidates per dev query, while training")
     add_judged: bool = Field(False, description="put judged positives among the candidates, as Defense does for NQ")
     measures: list[str] = Field(["ndcg@10", "mrr@10"], min_length=1)
     train_queries: int = Field(0, ge=0, description="re-rank so many training queries too: capacity or generalisation?")
     transfer: list[str] = Field([], description="further data sets whose test queries are re-ranked, e.g. BEIR folders")
+    analyses: list[Analysis] = Field(
+        ["scores", "margins", "wins", "disagreements", "top_lists"],
+        description="what the report looks into; `snapshots` costs a look at dev, `rank` thousands of teacher scores",
+    )
 
     @field_validator("measures")
     @classmethod
@@ -216,8 +240,17 @@ class Recipe(Part):
             if stage.lists.in_batch and not stage.needs_labels and self.teacher is not None and not self.teacher.live:
                 problem = f"stages.{number}.lists.in_batch: stored scores know nothing of other queries' documents"
                 raise ValueError(f"{problem}; set teacher.live, or add one_hot")
+        self._refuse_masked_pairs()
         every = [*self.stages, *(self.teacher.stages if self.teacher else [])]
         has_scores = self.teacher is not None and self.teacher.scores is not None
         if not has_scores and any("scored" in stage.lists.negatives.split("+") for stage in every):
             raise ValueError("negatives: scored needs teacher.scores; use bm25")
         return self
+
+    def _refuse_masked_pairs(self) -> None:
+        trained = {"student": (self.student, self.stages)}
+        if self.teacher is not None and self.teacher.train is not None:
+            trained["teacher.train"] = (self.teacher.train, self.teacher.stages)
+        for who, (spec, stages) in trained.items():
+            if spec.kind == "cross_encoder" and any(stage.restores_tokens for stage in stages):
+                raise ValueError(f"masked_lm needs a tower, and {who} is a cross_encoder; use dual_encoder, or drop it")

@@ -22,7 +22,8 @@ from limbeck.evaluation import (
     retrieve,
 )
 from limbeck.evaluation.command import size_in_mb
-from limbeck.evaluation.rank import encodes_ahead
+from limbeck.evaluation.rank import Scorer, encodes_ahead
+from limbeck.evaluation.remember import Remembering
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
 from limbeck.progress import say
@@ -102,12 +103,13 @@ class Bench:
     def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         data = self.session.data
+        ranker: Scorer = Remembering(matcher) if encodes_ahead(matcher) else matcher
         searches = self.spec.task != "rerank" and encodes_ahead(matcher)
-        found = self._judged(retrieve(matcher, data, list(self.labels), k=self.spec.depth)) if searches else None
+        found = self._judged(retrieve(ranker, data, list(self.labels), k=self.spec.depth)) if searches else None
         if self.spec.task == "retrieve" and found is not None:
             run, result = found
         else:
-            run, result = self._judged(rerank(matcher, data, self.candidates))
+            run, result = self._judged(rerank(ranker, data, self.candidates))
             name = f"{name}, re-ranking {self.spec.candidates}" if self.spec.task == "retrieve" else name
         if self.spec.task == "both" and found is not None:
             result = _both(result, found[1])
@@ -115,7 +117,7 @@ class Bench:
         row = Row(
             name,
             kind,
-            result.means | self._besides(lambda part: rerank(matcher, part.data, part.candidates)),
+            result.means | self._besides(lambda part: rerank(ranker, part.data, part.candidates)),
             objective,
             ms_per_query=speed.ms_per_query if speed else None,
             pairs_per_second=speed.pairs_per_second if speed else None,
@@ -180,7 +182,7 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
     return Measured(row, replace(measured[0].result, per_query=per_query), measured[0].run)
 
 
-def finish(rows: list[Measured], against: str | None = None) -> list[Row]:
+def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
     """Relate every row to the teacher's, and every student to the row called `against` (the teacher by default).
 
     Where several students are tested, `p_holm` is the p-value corrected for their number.
@@ -209,8 +211,8 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Row]:
                 "high": found.high,
             }
             row = replace(row, significance=significance)
-        finished.append(row)
-    tested = [row.significance for row in finished if row.significance is not None]
+        finished.append(replace(measured, row=row))
+    tested = [one.row.significance for one in finished if one.row.significance is not None]
     for significance, corrected in zip(tested, holm([test["p"] for test in tested]), strict=True):
         significance["p_holm"] = float(corrected)
     return finished

@@ -20,12 +20,14 @@ from limbeck.matchers import DualEncoder, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.run import run_report
+from limbeck.training.analyse import SNAPSHOTS, Analyst
 from limbeck.training.processes import is_main, main_first, start_processes
 from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import load_recipe, write_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
 from limbeck.training.session import Session
 from limbeck.training.stages import Fit, fit
+from limbeck.training.trainer import keep_snapshot
 
 METRICS = "metrics.json"
 
@@ -64,7 +66,10 @@ def distill(
         student = train_student(session, checked, "student", folder / "student")
         with main_first() as main:  # one process measures: the others would be timed against each other
             if main:
-                rows = measure_run(session, student) if session.splits.test_labels else []
+                measured = measure_run(session, student) if session.splits.test_labels else []
+                rows = [one.row for one in measured]
+                if measured:
+                    Analyst(session, measured, folder).run(checked.evaluation.analyses)
                 write_results(session, rows, time.monotonic() - began, title=checked.name)
         return read_results(folder)
 
@@ -148,6 +153,11 @@ def train_student(session: Session, recipe: Recipe, name: str, place: Path) -> M
             for stage in stages:
                 session.lists(stage, recipe.seed)  # so that all scores are there before their statistics
             how.standardise = session.standardise
+        if "snapshots" in recipe.evaluation.analyses and dev is not None:
+            how.snapshots = place.parent / SNAPSHOTS
+            if is_main() and not how.snapshots.exists():
+                dev(student)
+                keep_snapshot(how.snapshots, dev)
         fit(student, stages, lambda stage: session.lists(stage, recipe.seed), how)
         with main_first() as main:
             if main:
@@ -155,8 +165,8 @@ def train_student(session: Session, recipe: Recipe, name: str, place: Path) -> M
     return load_matcher(place)
 
 
-def measure_run(session: Session, student: Matcher) -> list[Row]:
-    """The rows of a single run: teacher, baselines, student."""
+def measure_run(session: Session, student: Matcher) -> list[Measured]:
+    """Everything in a single run's table: teacher, baselines, student."""
     bench = Bench(session)
     objectives = " + ".join(text for stage in session.recipe.stages for text in stage.objectives)
     measured = [*measure_references(session, bench), bench.model("student", "student", student, objectives)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.data import Candidates, RankingData, Run, load, read_scores
+from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged
 from limbeck.matchers import Matcher, build
@@ -28,6 +29,29 @@ from limbeck.training.stages import Fit, fit
 from limbeck.training.trainer import standardiser
 
 DevMeasure = Callable[[Matcher], dict[str, float]]
+
+
+@dataclass
+class JudgedDev:
+    """nDCG@10 and the recipe's measures on labelled dev queries, and on some training queries beside them."""
+
+    data: RankingData
+    labels: Qrels
+    candidates: dict[str, list[str]]
+    measures: list[str]
+    level: int
+    train_labels: Qrels
+    train_candidates: dict[str, list[str]]
+    run: Run = field(default_factory=dict)  # the last one that was judged
+
+    def __call__(self, matcher: Matcher) -> dict[str, float]:
+        self.run = rerank(matcher, self.data, self.candidates)
+        found = evaluate_run(self.run, self.labels, self.measures, self.level).means
+        if self.train_candidates:
+            first = self.measures[0]
+            trained = rerank(matcher, self.data, self.train_candidates)
+            found[f"train {first}"] = evaluate_run(trained, self.train_labels, [first], self.level).means[first]
+        return found
 
 
 class Session:
@@ -64,8 +88,9 @@ class Session:
     def candidates(self, query_ids: list[str], split: str, depth: int) -> dict[str, list[str]]:
         """What is re-ranked for each query: BM25's best, or lists that were given."""
         spec = self.recipe.evaluation
-        index = self.sparse if spec.candidates == "bm25" else None
-        found = first_of(candidate_run(self.data, query_ids, spec.candidates, split, depth, index), query_ids, depth)
+        source = spec.candidates if split == self.recipe.data.test else spec.dev_candidates or spec.candidates
+        index = self.sparse if source == "bm25" else None
+        found = first_of(candidate_run(self.data, query_ids, source, split, depth, index), query_ids, depth)
         return with_judged(found, self.data.qrels.get(split, {})) if spec.add_judged else found
 
     @property
@@ -75,19 +100,22 @@ class Session:
         return spec.dev if spec.dev is not None and spec.dev in self.data.qrels else spec.train
 
     @cached_property
-    def judged_dev(self) -> DevMeasure | None:
-        """nDCG@10 and the recipe's measures on the labelled dev queries."""
+    def judged_dev(self) -> JudgedDev | None:
+        """How a model is judged while it trains, where dev has labels."""
         spec, splits = self.recipe.evaluation, self.splits
         if not splits.dev_labels:
             return None
-        candidates = self.candidates(list(splits.dev_labels), self.dev_split, spec.dev_depth)
-        measures = list(dict.fromkeys(["ndcg@10", *spec.measures]))
-
-        def measure(matcher: Matcher) -> dict[str, float]:
-            run = rerank(matcher, self.data, candidates)
-            return evaluate_run(run, splits.dev_labels, measures, spec.relevance_level).means
-
-        return measure
+        count = min(spec.train_queries, len(splits.dev_labels))
+        trained = [query for query in splits.train if query in splits.train_labels][:count]
+        return JudgedDev(
+            self.data,
+            splits.dev_labels,
+            self.candidates(list(splits.dev_labels), self.dev_split, spec.dev_depth),
+            list(dict.fromkeys(["ndcg@10", *spec.measures])),
+            spec.relevance_level,
+            {query: splits.train_labels[query] for query in trained},
+            self.candidates(trained, self.recipe.data.train, spec.dev_depth) if trained else {},
+        )
 
     @cached_property
     def student_dev(self) -> DevMeasure | None:

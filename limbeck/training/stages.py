@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -40,25 +41,42 @@ class Fit:
     dev: Callable[[Matcher], dict[str, float]] | None = None
     teacher: Matcher | None = None  # a live one
     standardise: Callable[[Tensor, Tensor], Tensor] | None = None
+    snapshots: Path | None = None  # keep the scores of dev here, each time it is looked at
 
 
 def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], TrainingLists], how: Fit) -> None:
     """Train `matcher` through all stages; what is done already is loaded, what was cut short goes on."""
-    for number, stage in enumerate(stages):
-        finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
-        if finished.exists():
-            load_weights(matcher, finished)
-            continue
-        folder = how.folder / f"{slug(how.name)}-stage-{number}"
-        with frozen(matcher, stage.freeze):
-            _run_stage(matcher, stage, number, lists(stage), folder, how)
-        if (folder / BEST).exists():
-            load_weights(matcher, folder / BEST)
-        wait_for_all()
-        if is_main():
-            save_weights(matcher, finished)
-            shutil.rmtree(folder, ignore_errors=True)
-        wait_for_all()
+    with _token_head(matcher, stages, how.seed):
+        for number, stage in enumerate(stages):
+            finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
+            if finished.exists():
+                load_weights(matcher, finished)
+                continue
+            folder = how.folder / f"{slug(how.name)}-stage-{number}"
+            if matcher.token_head is not None:
+                matcher.token_head.requires_grad_(stage.restores_tokens)
+            with frozen(matcher, stage.freeze):
+                _run_stage(matcher, stage, number, lists(stage), folder, how)
+            if (folder / BEST).exists():
+                load_weights(matcher, folder / BEST)
+            wait_for_all()
+            if is_main():
+                save_weights(matcher, finished)
+                shutil.rmtree(folder, ignore_errors=True)
+            wait_for_all()
+
+
+@contextmanager
+def _token_head(matcher: Matcher, stages: Sequence[Stage], seed: int) -> Iterator[None]:
+    """Give the matcher a head that restores tokens, if a stage asks for it; all stages keep it, so that one can go on
+    with what another has learnt, and every file of weights has the same names.
+    """
+    if any(stage.restores_tokens for stage in stages):
+        matcher.add_token_head(seed)
+    try:
+        yield
+    finally:
+        matcher.token_head = None
 
 
 def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists, folder: Path, how: Fit) -> None:
@@ -81,7 +99,18 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists
         trainer = DistillationTrainer(
             student=matcher,
             stage=stage,
-            collator=Collator(lists, matcher, how.teacher, stage.lists.in_batch, stage.chunk, rank, processes),
+            collator=Collator(
+                lists,
+                matcher,
+                how.teacher,
+                stage.lists.in_batch,
+                stage.chunk,
+                rank,
+                processes,
+                seed=how.seed + number,
+                token_dropout=stage.token_dropout,
+                restore_tokens=stage.restores_tokens,
+            ),
             folder=folder,
             steps=steps,
             eval_every=min(stage.eval_every or an_epoch, steps),
@@ -91,6 +120,7 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists
             teacher=how.teacher,
             standardise=how.standardise,
             advance=advance,
+            snapshots=how.snapshots,
         )
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
 

@@ -29,6 +29,7 @@ from limbeck.evaluation import RankingResult
 from limbeck.files import alone_in, digest, read_json, slug, write_json
 from limbeck.matchers import Matcher
 from limbeck.progress import say
+from limbeck.training.analyse import Analyst, analyse_axis
 from limbeck.training.answers import answer
 from limbeck.training.grid import Axis, Cell, cells, parse_axis
 from limbeck.training.recipe import Recipe
@@ -92,7 +93,10 @@ def sweep(
             measured += [] if found is None else [found]
         if not measured:
             raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
-        rows = finish([*work.references(), *measured], reference)
+        finished = finish([*work.references(), *measured], reference)
+        Analyst(work.home, finished, folder).run(base.evaluation.analyses)
+        analyse_axis(folder, axes, work.points, finished)
+        rows = [one.row for one in finished]
         rows += [Row(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
         work.keep_best()
         if questions and work.home.teacher is not None:
@@ -139,6 +143,7 @@ class _Sweep:
         self.benches: dict[str, Bench] = {}
         self.errors: list[str] = []
         self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
+        self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
         self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
 
     def session(self, recipe: Recipe) -> Session:
@@ -241,8 +246,10 @@ class _Sweep:
             claim_folder(place, tried.with_seed(seed))
             self.session(tried.with_seed(seed))
         dev = next(iter(read_json(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
+        measured = read_measured(place)
         self.done.append((float(dev), cell, tried, seed))
-        return read_measured(place)
+        self.points.append((cell.settings, seed, measured))
+        return measured
 
     def references(self) -> list[Measured]:
         """Teacher and baselines of every session, measured once."""

@@ -17,11 +17,11 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from limbeck.errors import LimbeckError
-from limbeck.files import naming_disk_errors, write_atomically
+from limbeck.files import naming_disk_errors, write_atomically, write_json
 from limbeck.matchers.base import Matcher
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
-from limbeck.signals import Signals, Targets
+from limbeck.signals import MaskedTokens, Signals, Targets
 from limbeck.training.batches import BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
 from limbeck.training.log import RunLog
@@ -49,7 +49,9 @@ class DistillationTrainer(Trainer):
         teacher: Matcher | None = None,
         standardise: Callable[[Tensor, Tensor], Tensor] | None = None,
         advance: Advance = lambda _: None,
+        snapshots: Path | None = None,
     ) -> None:
+        self.snapshots = snapshots
         self.stage, self.folder, self.run_log, self.dev = stage, folder, log, dev
         self.objectives = stage.weighted_objectives()
         self.needs_student = frozenset[str]().union(*(objective.needs_student for _, objective in self.objectives))
@@ -92,7 +94,8 @@ class DistillationTrainer(Trainer):
         """The weighted objectives, each averaged over the queries of the whole batch."""
         recompute = self.stage.chunk is not None
         student: Signals = model(inputs["student"], self.needs_student, recompute)
-        targets = Targets(mask=inputs["mask"], labels=inputs["labels"])
+        tokens = MaskedTokens(**inputs["tokens"]) if inputs["tokens"] is not None else None
+        targets = Targets(mask=inputs["mask"], labels=inputs["labels"], tokens=tokens)
         teacher = self._teacher_signals(inputs, targets)
         total = torch.zeros((), device=targets.mask.device)
         # Processes average their gradients, so each counts its share as if it were the whole.
@@ -133,6 +136,8 @@ class DistillationTrainer(Trainer):
             first = next(iter(measures.values()))
             value = -math.inf if math.isnan(first) else first
             self.run_log.write(stage_step=self.state.global_step, dev=measures)
+            if self.snapshots is not None:
+                keep_snapshot(self.snapshots, self.dev, self.run_log.stage, self.state.global_step)
             best = -math.inf if self.state.best_metric is None else self.state.best_metric
             if value > best:
                 save_weights(self.student, self.folder / BEST)
@@ -185,6 +190,12 @@ class DistillationTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         load_weights(self.student, Path(resume_from_checkpoint) / "model.safetensors")
+
+
+def keep_snapshot(folder: Path, dev: Any, stage: int = 0, step: int = 0) -> None:
+    """Keep the scores that dev was judged by, for a picture of how they move (Defense Fig. 5 to 7)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{stage:03}-{step:09}.json", dev.run)
 
 
 def out_of_patience(stage: Stage, history: Sequence[dict[str, Any]]) -> bool:
@@ -242,7 +253,7 @@ def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: in
         remove_unused_columns=False,
         seed=seed,
         dataloader_pin_memory=torch.cuda.is_available(),
-        ddp_find_unused_parameters=False,
+        ddp_find_unused_parameters=stage.only_restores_tokens,
     )
 
 

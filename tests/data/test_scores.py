@@ -133,6 +133,7 @@ FLAG = {"query": "who purrs?", "pos": ["dogs bark"], "neg": ["fish swim"], "pos_
     [
         (IDS | {"scores": [1, float("nan")]}, "score is nan"),
         (IDS | {"scores": [1, float("inf")]}, "score is inf"),
+        (IDS | {"scores": [1, 1e300]}, "score is 1e+300; scale it".replace("+", r"\+")),
         (IDS | {"scores": [1, "x"]}, "score 'x' is not a number"),
         (IDS | {"scores": [1, None]}, "score None is not a number"),
         (IDS | {"scores": [1, 2, 3]}, "has 2 documents and 3 numbers in `scores`"),
@@ -165,6 +166,7 @@ def test_bad_scores_are_named_with_their_line(
     ("line", "problem"),
     [
         ("nan\t1\tq1\td1\td2", "score is nan"),
+        ("1e30\t1\tq1\td1\td2", "score is 1e"),
         ("1\t-inf\tq1\td1\td2", "score is -inf"),
         ("1\thigh\tq1\td1\td2", "score 'high' is not a number"),
         ("1\t2\tq9\td1\td2", "names query 'q9'"),

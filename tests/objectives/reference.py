@@ -14,9 +14,11 @@ import numpy as np
 from limbeck.objectives import (
     Objective,
     binary_ce,
+    focal,
     kl,
     m3se,
     margin_mse,
+    masked_lm,
     mse,
     one_hot,
     rank_distil,
@@ -50,7 +52,7 @@ def negatives(y: list[float]) -> list[int]:
     return [k for k in range(len(y)) if y[k] <= 0]
 
 
-def one_hot_by_hand(tau: float = 1.0) -> Formula:
+def one_hot_by_hand(tau: float = 1.0, smoothing: float = 0.0) -> Formula:
     def formula(s: list[float], t: list[float], y: list[float]) -> Loss:
         P, N = positives(y), negatives(y)
         loss, gradient = 0.0, [0.0] * len(s)
@@ -59,9 +61,28 @@ def one_hot_by_hand(tau: float = 1.0) -> Formula:
         known = P + N
         p = dict(zip(known, softmax([s[k] / tau for k in known]), strict=True))
         for k in known:
-            target = 1 / len(P) if k in P else 0.0
+            target = (1 - smoothing) / len(P) if k in P else 0.0
+            target += smoothing / len(known)
             loss -= target * math.log(p[k])
             gradient[k] = (p[k] - target) / tau
+        return loss, gradient
+
+    return formula
+
+
+def focal_by_hand(gamma: float, tau: float = 1.0) -> Formula:
+    def formula(s: list[float], t: list[float], y: list[float]) -> Loss:
+        P, N = positives(y), negatives(y)
+        loss, gradient = 0.0, [0.0] * len(s)
+        if not P or not N:
+            return loss, gradient
+        known = P + N
+        p = dict(zip(known, softmax([s[k] / tau for k in known]), strict=True))
+        for i in P:
+            loss -= (1 - p[i]) ** gamma * math.log(p[i]) / len(P)
+            slope = gamma * (1 - p[i]) ** (gamma - 1) * math.log(p[i]) - (1 - p[i]) ** gamma / p[i]
+            for k in known:
+                gradient[k] += slope / len(P) * p[i] * ((i == k) - p[k]) / tau
         return loss, gradient
 
     return formula
@@ -168,6 +189,11 @@ def m3se_by_hand(s: list[float], t: list[float], y: list[float]) -> Loss:
 EXPECTED: dict[Objective, Formula] = {
     one_hot(): one_hot_by_hand(),
     one_hot(tau=0.3): one_hot_by_hand(tau=0.3),
+    one_hot(smoothing=0.1): one_hot_by_hand(smoothing=0.1),
+    one_hot(tau=2, smoothing=0.9): one_hot_by_hand(tau=2, smoothing=0.9),
+    focal(): focal_by_hand(2),
+    focal(gamma=0): focal_by_hand(0),
+    focal(gamma=0.5, tau=3): focal_by_hand(0.5, tau=3),
     binary_ce(): binary_ce_by_hand,
     mse(): mse_by_hand,
     softmax_ce(): softmax_by_hand(1, 1),
@@ -184,6 +210,22 @@ EXPECTED: dict[Objective, Formula] = {
     margin_mse(pairs="all"): pairs_by_hand(all_pairs),
     m3se(): m3se_by_hand,
 }
+
+
+def masked_lm_by_hand(logits: list[list[float]], ids: list[int], texts: list[int], shares: list[list[float]]) -> tuple:
+    """Losses [B] of M tokens, and the gradient [M, V] of their sum with respect to the logits."""
+    losses, gradient = [0.0] * len(shares), [[0.0] * len(row) for row in logits]
+    for m, (row, word, text) in enumerate(zip(logits, ids, texts, strict=True)):
+        p = softmax(row)
+        for query, share in enumerate(shares):
+            weight = share[text] / texts.count(text)
+            losses[query] -= weight * math.log(p[word])
+            for v in range(len(row)):
+                gradient[m][v] += weight * (p[v] - (v == word))
+    return losses, gradient
+
+
+EXPECTED_OF_TOKENS = {masked_lm(): masked_lm_by_hand}
 
 
 def expected(objective: Objective, s: np.ndarray, t: np.ndarray, y: np.ndarray, mask: np.ndarray) -> tuple:

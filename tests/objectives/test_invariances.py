@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.objectives import Objective, kl, m3se, margin_mse, mse, one_hot, rank_distil, soft_binary_ce, softmax_ce
+from limbeck.objectives import (
+    Objective,
+    focal,
+    kl,
+    m3se,
+    margin_mse,
+    mse,
+    one_hot,
+    rank_distil,
+    soft_binary_ce,
+    softmax_ce,
+)
 
 from .batches import NAN, Batch, call, losses_of, one_list, random_batch
 from .reference import EXPECTED
@@ -87,7 +98,15 @@ def test_a_document_without_a_label_is_as_good_as_absent(objective: Objective) -
     assert (gradient[torch.tensor(unjudged)] == 0).all()
 
 
-SHIFT_BLIND_IN_STUDENT = [one_hot(), softmax_ce(tau_teacher=0.25), kl(), margin_mse(), margin_mse(pairs="all"), m3se()]
+FROM_LABELS = [one_hot(), one_hot(smoothing=0.1), focal()]
+SHIFT_BLIND_IN_STUDENT = [
+    *FROM_LABELS,
+    softmax_ce(tau_teacher=0.25),
+    kl(),
+    margin_mse(),
+    margin_mse(pairs="all"),
+    m3se(),
+]
 
 
 @pytest.mark.parametrize("objective", SHIFT_BLIND_IN_STUDENT, ids=str)
@@ -165,7 +184,11 @@ ONE_SCORE = {
 }
 NO_SIGNAL = (
     [(objective, case, batch) for objective in EXPECTED for case, batch in SILENT.items()]
-    + [(objective, case, batch) for objective in (one_hot(), margin_mse(), m3se()) for case, batch in ONE_SIDED.items()]
+    + [
+        (objective, case, batch)
+        for objective in (*FROM_LABELS, margin_mse(), m3se())
+        for case, batch in ONE_SIDED.items()
+    ]
     + [
         (objective, case, batch)
         for objective in (softmax_ce(), kl(tau=2), margin_mse(), margin_mse(pairs="all"), m3se())

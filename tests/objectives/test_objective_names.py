@@ -5,10 +5,24 @@ from __future__ import annotations
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.objectives import OBJECTIVES, Objective, kl, margin_mse, mse, one_hot, parse, rank_distil, softmax_ce
+from limbeck.objectives import (
+    OBJECTIVES,
+    Objective,
+    focal,
+    kl,
+    margin_mse,
+    masked_lm,
+    mse,
+    one_hot,
+    parse,
+    rank_distil,
+    softmax_ce,
+)
 from limbeck.signals import Signals
 
-from .reference import EXPECTED
+from .reference import EXPECTED, EXPECTED_OF_TOKENS
+
+EVERY = [*EXPECTED, *EXPECTED_OF_TOKENS]
 
 
 @pytest.mark.parametrize(
@@ -24,13 +38,16 @@ from .reference import EXPECTED
         ("margin_mse(pairs=all)", 1.0, margin_mse(pairs="all")),
         ("margin_mse(pairs='all')", 1.0, margin_mse(pairs="all")),
         ("0 * rank_distil(gamma0=-1.5)", 0.0, rank_distil(gamma0=-1.5)),
+        ("one_hot(smoothing=0.1)", 1.0, one_hot(smoothing=0.1)),
+        ("focal(gamma=1, tau=2)", 1.0, focal(gamma=1, tau=2)),
+        ("0.1 * masked_lm", 0.1, masked_lm()),
     ],
 )
 def test_a_name_is_read_as_weight_and_objective(text: str, weight: float, objective: Objective) -> None:
     assert parse(text) == (weight, objective)
 
 
-@pytest.mark.parametrize("objective", EXPECTED, ids=str)
+@pytest.mark.parametrize("objective", EVERY, ids=str)
 def test_the_name_of_an_objective_parses_back_and_is_valid_python(objective: Objective) -> None:
     assert parse(str(objective)) == (1.0, objective)
     assert eval(repr(objective), dict(OBJECTIVES)) == objective
@@ -52,7 +69,7 @@ def test_objectives_are_values() -> None:
 
 
 def test_needs_are_declared_as_fields_of_signals() -> None:
-    for objective in EXPECTED:
+    for objective in EVERY:
         assert objective.needs_student | objective.needs_teacher <= set(Signals.__dataclass_fields__)
     assert (one_hot().needs_teacher, one_hot().needs_labels) == (frozenset(), True)
     assert (softmax_ce().needs_teacher, softmax_ce().needs_labels) == ({"scores"}, False)
@@ -62,7 +79,7 @@ def test_needs_are_declared_as_fields_of_signals() -> None:
     ("text", "said"),
     [
         ("sofmax_ce", "unknown objective 'sofmax_ce'; did you mean 'softmax_ce'?"),
-        ("0.5 * xyzzy", "unknown objective 'xyzzy'; known: binary_ce, kl, m3se,"),
+        ("0.5 * xyzzy", "unknown objective 'xyzzy'; known: binary_ce, focal, kl, m3se,"),
         ("softmax_ce(tau_techer=1)", "has no argument 'tau_techer'; did you mean 'tau_teacher'?"),
         ("mse(tau=1)", "'mse' has no argument 'tau'; it takes none"),
         ("one_hot(0.5)", "argument without a name"),
@@ -81,6 +98,11 @@ def test_needs_are_declared_as_fields_of_signals() -> None:
         ("softmax_ce(tau=2, tau_teacher=1, tau_student=1)", "tau has no effect"),
         ("margin_mse(pairs=some)", "pairs='some' is not allowed; give 'judged' or 'all'"),
         ("rank_distil(gamma0=1e999)", "gamma0=inf is not allowed"),
+        ("one_hot(smoothing=1)", "smoothing=1 is not allowed; give a number from 0 to 0.999"),
+        ("one_hot(smoothing=-0.1)", "smoothing=-0.1 is not allowed"),
+        ("focal(gamma=-1)", "gamma=-1 is not allowed; give a number from 0"),
+        ("focal(tau=0)", "focal: tau=0 is not allowed"),
+        ("masked_lm(rate=0.3)", "'masked_lm' has no argument 'rate'; it takes none"),
         ("-1 * mse", "has weight -1"),
         ("mse * 0.1", "has weight 'mse'"),
         (f"{10**400} * mse", "has weight 1000"),

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.objectives import binary_ce, kl, m3se, margin_mse, mse, one_hot, rank_distil, soft_binary_ce, softmax_ce
+from limbeck.objectives import (
+    binary_ce,
+    focal,
+    kl,
+    m3se,
+    margin_mse,
+    mse,
+    one_hot,
+    rank_distil,
+    soft_binary_ce,
+    softmax_ce,
+)
 
 from .batches import Batch, losses_of, one_list, random_batch, triples
 
@@ -103,6 +114,32 @@ def test_without_negatives_above_the_threshold_rank_distil_is_mse_on_the_positiv
     batch = one_list([1.0, 2.0, -0.5, -3.0], [2.0, 5.0, 4.0, 1.0], [1.0, 2.0, 0.0, 0.0])
     positives = batch.columns([0, 1])
     assert losses_of(rank_distil(), batch)[0] == losses_of(mse(), positives)[0]
+
+
+def test_without_gamma_focal_is_one_hot() -> None:
+    batch = random_batch(seed=6)
+    for dtype in (torch.float32, torch.float64):
+        plain, focused = losses_of(one_hot(tau=0.5), batch, dtype), losses_of(focal(gamma=0, tau=0.5), batch, dtype)
+        assert torch.equal(plain[0], focused[0])
+        assert torch.equal(plain[1], focused[1])
+
+
+def test_focal_is_one_hot_weighed_by_doubt_for_a_single_positive() -> None:
+    batch = triples(seed=7)
+    p = torch.tensor(batch.student).softmax(-1)[:, 0]
+    torch.testing.assert_close(losses_of(focal(gamma=3), batch)[0], (1 - p) ** 3 * losses_of(one_hot(), batch)[0])
+
+
+def test_label_smoothing_is_distillation_from_a_teacher_that_knows_nothing() -> None:
+    """App. C.9: a mixture of the labels and of a uniform teacher over the judged documents."""
+    batch = random_batch(seed=8)
+    labels = batch.labels
+    both = ((batch.mask & (labels > 0)).any(-1) & (batch.mask & (labels <= 0)).any(-1))[:, None]
+    uniform = replace(batch, teacher=np.where(both & ~np.isnan(labels), 0.0, np.nan))
+    smoothed, hard = losses_of(one_hot(smoothing=0.3), batch), losses_of(one_hot(), batch)
+    ignorant = losses_of(softmax_ce(), uniform)
+    for one, two, three in zip(smoothed, hard, ignorant, strict=True):
+        torch.testing.assert_close(one, 0.7 * two + 0.3 * three)
 
 
 def test_a_certain_teacher_makes_soft_binary_ce_binary_ce() -> None:

@@ -7,17 +7,28 @@ import pytest
 import torch
 
 from limbeck.errors import LimbeckError
-from limbeck.objectives import OBJECTIVES, Objective, binary_ce, m3se, margin_mse, mse, one_hot, rank_distil, softmax_ce
+from limbeck.objectives import (
+    OBJECTIVES,
+    Objective,
+    binary_ce,
+    focal,
+    m3se,
+    margin_mse,
+    mse,
+    one_hot,
+    rank_distil,
+    softmax_ce,
+)
 from limbeck.signals import Signals, Targets
 
 from .batches import NAN, call, losses_of, one_list, random_batch
-from .reference import EXPECTED, expected
+from .reference import EXPECTED, EXPECTED_OF_TOKENS, expected
 
 each = pytest.mark.parametrize("objective", EXPECTED, ids=str)
 
 
 def test_every_objective_has_a_formula_to_be_compared_with() -> None:
-    assert {objective.name for objective in EXPECTED} == set(OBJECTIVES)
+    assert {objective.name for objective in [*EXPECTED, *EXPECTED_OF_TOKENS]} == set(OBJECTIVES)
 
 
 @each
@@ -79,6 +90,37 @@ def test_several_positives_share_the_one_hot_target_evenly_whatever_their_grade(
     assert losses_of(one_hot(), graded)[0] == losses_of(one_hot(), plain)[0]
     q = torch.tensor([0.5, 1.0, -1.0, 2.0], dtype=torch.float64).softmax(-1)
     torch.testing.assert_close(losses_of(one_hot(), plain)[1][0], q - torch.tensor([0.5, 0.0, 0.5, 0.0]))
+
+
+def test_no_smoothing_is_bit_for_bit_what_one_hot_always_was() -> None:
+    batch = random_batch(seed=11)
+    scores = torch.tensor(batch.student, dtype=torch.float32, requires_grad=True)
+    labels, mask = torch.tensor(batch.labels, dtype=torch.float32), torch.tensor(batch.mask)
+    positive, known = mask & (labels > 0), mask & ~labels.isnan()
+    log_p = torch.where(known, scores / 0.7, torch.finfo(torch.float32).min).log_softmax(-1)
+    plain = -torch.where(positive, log_p, 0.0).sum(-1) / positive.sum(-1).clamp(min=1)
+    plain = torch.where(positive.any(-1) & (known & ~positive).any(-1), plain, 0.0)
+    (plain_gradient,) = torch.autograd.grad(plain.sum(), scores)
+    for objective in (one_hot(tau=0.7), one_hot(tau=0.7, smoothing=0), one_hot(tau=0.7, smoothing=0.0)):
+        losses, gradient = losses_of(objective, batch, torch.float32)
+        assert torch.equal(losses, plain.detach())
+        assert torch.equal(gradient, plain_gradient)
+
+
+def test_a_smoothed_target_is_uniform_over_the_judged_documents_alone() -> None:
+    batch = one_list([1.0, 0.0, 0.0, 2.0], [NAN] * 4, [1.0, 0.0, NAN, 0.0])
+    _, gradient = losses_of(one_hot(smoothing=0.3), batch)
+    q = torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64).softmax(-1)
+    torch.testing.assert_close(gradient[0, [0, 1, 3]], q - torch.tensor([0.8, 0.1, 0.1], dtype=torch.float64))
+    assert gradient[0, 2] == 0
+
+
+@pytest.mark.parametrize("gamma", [0, 1e-6, 0.5, 1, 2, 50])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_focal_is_finite_and_at_rest_where_the_student_is_certain(gamma: float, dtype: torch.dtype) -> None:
+    losses, gradient = losses_of(focal(gamma=gamma), one_list([900.0, 0.0], [NAN] * 2, [1.0, 0.0]), dtype)
+    assert losses.tolist() == [0.0]
+    assert (gradient == 0).all()
 
 
 def test_binary_ce_reads_soft_labels_as_probabilities_and_grades_as_relevant() -> None:

@@ -126,7 +126,7 @@ def test_a_new_analysis_is_one_function_more(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("limbeck.report.run.sections", [*sections, rows_counted])
     page = run_report(write_run(tmp_path)).read_text(encoding="utf-8")
-    assert titles(page)[-1] == "Count"
+    assert "Count" in titles(page)
     assert "4 models" in page
 
 

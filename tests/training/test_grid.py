@@ -45,6 +45,12 @@ def test_keys_that_end_alike_are_told_apart(recipe):
     assert cells(load_recipe(recipe), axes)[0].name == "student.query_length=4, teacher.train.query_length=6"
 
 
+def test_what_never_changes_is_not_in_the_names(recipe):
+    grid = cells(load_recipe(recipe), [parse_axis("student.dim=8,16"), parse_axis("stages.0.lr=0.1")])
+    assert [cell.name for cell in grid] == ["dim=8", "dim=16"]
+    assert [cell.recipe.stages[0].lr for cell in grid] == [0.1, 0.1]
+
+
 def test_several_objectives_are_joined_by_plus(recipe):
     (cell,) = cells(load_recipe(recipe), [parse_axis("objective=softmax_ce(tau=2) + 0.1 * one_hot")])
     assert cell.recipe.stages[-1].objectives == ["softmax_ce(tau=2)", "0.1 * one_hot"]

@@ -30,7 +30,7 @@ def student_weights(folder: Path) -> bytes:
 def test_a_run_leaves_what_the_contract_names_and_nothing_else(recipe, tmp_path):
     result = run(recipe, tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"recipe.yaml", "metrics.json", "report.html", "teacher", "student", "log.jsonl"}
+    assert names == {"recipe.yaml", "metrics.json", "report.html", "teacher", "student", "log.jsonl", "analyses"}
     assert [row.name for row in result.rows] == ["teacher", "BM25", "student"]
     assert result.student.rank("copy a file", ["sort a list", "copy a file"])
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -154,7 +154,7 @@ def test_few_labels_and_many_unlabelled_queries_train_together(recipe, tmp_path)
     recipe = set_value(recipe, f"data.unlabelled={extra}")
     recipe = set_value(recipe, "data.labelled_queries=5")
     session = session_module.Session(load_recipe(recipe), tmp_path / "run")
-    lists = session.lists(load_recipe(recipe).teacher.stages[0])
+    lists = session.lists(load_recipe(recipe).teacher.stages[0], seed=0)
     labelled = [query.id for query in lists.ranked if query.labelled]
     assert len(labelled) == 5 and len(lists) == 21
     index = next(number for number, query in enumerate(lists.ranked) if query.id == "log1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -107,15 +108,15 @@ def weights(matcher: Matcher) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for _, parameter in sorted(matcher.named_parameters())])
 
 
-if __name__ == "__main__":  # torchrun toy.py START FOLDER IN_BATCH KIND: the gradients that process 0 sees
+if __name__ == "__main__":  # torchrun toy.py START FOLDER IN_BATCH KIND [STAGE]: the gradients that process 0 sees
     from limbeck.training.processes import start_processes, world
 
     start, folder, in_batch, kind = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "True", sys.argv[4]
     torch.set_num_threads(1)
     start_processes()
-    stage = Stage(
-        objectives=["softmax_ce", "0.5 * one_hot"], steps=4, batch_size=6, lr=1e-3, lists={"in_batch": in_batch}
-    )
+    usual = {"objectives": ["softmax_ce", "0.5 * one_hot"], "steps": 4, "batch_size": 6, "lr": 1e-3}
+    changes = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
+    stage = Stage(**{**usual, "lists": {"in_batch": in_batch}, **changes})
     gradient = first_gradients(start, folder, stage, kind)
     if world()[0] == 0:
         torch.save(gradient, folder / "gradients.pt")

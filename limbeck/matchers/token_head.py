@@ -1,0 +1,55 @@
+"""What a tower needs to restore masked tokens: the head that guesses them, and the vocabulary to guess from.
+
+Both serve training alone. The head is never saved with the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.quiet import quiet
+
+SPREAD = 0.02  # of new weights, as BERT has it
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Which tokens may be masked, and what can stand in their place."""
+
+    mask: int
+    special: np.ndarray  # ids that are never masked
+    ordinary: np.ndarray  # all others
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Vocabulary:
+        with quiet():
+            mask = getattr(tokenizer, "mask_token_id", None)
+        if mask is None:
+            raise LimbeckError("masked_lm: the student's tokeniser has no mask token; use another start, or drop it")
+        special = np.array(sorted(tokenizer.all_special_ids), dtype=np.int64)
+        return cls(int(mask), special, np.setdiff1d(np.arange(len(tokenizer)), special))
+
+
+class TokenHead(nn.Module):
+    """BERT's: a dense layer, GELU, layer norm, then the token embeddings as decoder, with a bias of its own."""
+
+    def __init__(self, width: int, embeddings: Tensor, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        tokens, embedding_width = embeddings.shape
+        self.vocabulary = vocabulary
+        self.dense = nn.Linear(width, embedding_width)
+        self.norm = nn.LayerNorm(embedding_width)
+        self.bias = nn.Parameter(torch.zeros(tokens))
+        nn.init.normal_(self.dense.weight, std=SPREAD)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, states: Tensor, embeddings: Tensor) -> Tensor:
+        """Logits [M, tokens] of token states [M, width]; the embeddings [tokens, dim] learn from them too."""
+        return F.linear(self.norm(F.gelu(self.dense(states))), embeddings, self.bias)

@@ -1,0 +1,170 @@
+"""The analyses of a run or a sweep: which models and queries each one is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from limbeck.data import Run
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import rerank
+from limbeck.files import read_json
+from limbeck.progress import say
+from limbeck.report.analyses import (
+    SettingPoint,
+    TrainTest,
+    disagreements,
+    generalisation,
+    normalised_margins,
+    numerical_rank,
+    score_distributions,
+    score_matrix,
+    sensitivity,
+    top_lists,
+    wins_and_losses,
+)
+from limbeck.report.analyses.base import Result
+from limbeck.report.analyses.stored import store
+from limbeck.training.grid import Axis
+from limbeck.training.queries import draw
+from limbeck.training.results import Measured
+from limbeck.training.session import Session
+
+MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
+SNAPSHOTS = "snapshots"  # beside a student: its scores of dev while it trained
+RANK_QUERIES, RANK_DOCUMENTS = 48, 96  # the teacher's matrix: every query with every document
+
+
+class Analyst:
+    """Computes the analyses of what was measured, and keeps them beside it."""
+
+    def __init__(self, session: Session, measured: Sequence[Measured], folder: Path) -> None:
+        self.session, self.folder = session, folder
+        self.measured = [one for one in measured if one.row.measures]
+        labels = session.splits.test_labels
+        chosen = set(draw(session.splits.test, MOST_QUERIES, session.recipe.data_seed))
+        self.labels = {query: labels[query] for query in chosen}
+        self.students = [one for one in self.measured if one.row.kind == "student"]
+
+    def run(self, names: Sequence[str], strict: bool = False) -> None:
+        """The analyses called `names`; one that lacks what it needs says so in the report, or raises if `strict`."""
+        found: dict[str, Callable[[], Result]] = {
+            "scores": lambda: score_distributions(self._runs(), self.labels, self._level),
+            "margins": lambda: normalised_margins(self._runs(), self.labels, self._level),
+            "rank": self._rank,
+            "disagreements": self._disagreements,
+            "top_lists": self._top_lists,
+            "wins": self._wins,
+            "snapshots": self._snapshots,
+        }
+        for name in names:
+            say(f"Analysing: {name.replace('_', ' ')}")
+            store(self.folder, name, found[name], strict)
+
+    @property
+    def _level(self) -> int:
+        return self.session.recipe.evaluation.relevance_level
+
+    def _ranking(self, measured: Measured) -> Run:
+        return {query: scores for query, scores in measured.run.items() if query in self.labels}
+
+    def _runs(self) -> dict[str, Run]:
+        return {one.row.name: self._ranking(one) for one in self.measured if one.row.name != "BM25"}
+
+    def _teacher(self) -> Measured:
+        found = next((one for one in self.measured if one.row.kind == "teacher"), None)
+        if found is None:
+            raise LimbeckError("there is no teacher to compare with; give teacher.model or teacher.train")
+        return found
+
+    def _best(self) -> Measured:
+        """The student with the best first measure."""
+        return max(self.students, key=lambda one: next(iter(one.row.measures.values())))
+
+    def _disagreements(self) -> Result:
+        teacher, student = self._ranking(self._teacher()), self._ranking(self._best())
+        return disagreements(teacher, student, self.labels, self.session.data)
+
+    def _top_lists(self) -> Result:
+        pair = [self._teacher(), self._best()]
+        runs = {one.row.name: self._ranking(one) for one in pair}
+        return top_lists(runs, self.labels, self.session.data, at_least=self._level)
+
+    def _wins(self) -> Result:
+        """The best student against the one that the others are tested against, or against the teacher."""
+        best = self._best()
+        against = next((one.row.significance["against"] for one in self.students if one.row.significance), None)
+        rivals = [one for one in self.measured if one is not best]
+        rival = next((one for one in rivals if one.row.name == against), None) or next(iter(rivals), None)
+        if rival is None:
+            raise LimbeckError("there is only one model to look at; add a teacher or a baseline")
+        measure = next(iter(best.row.measures))
+        names = (best.row.name, rival.row.name)
+        return wins_and_losses(best.result, rival.result, measure, self.session.data, names)
+
+    def _snapshots(self) -> Result:
+        """The student's scores of the dev queries at the start, midway and at the end of its training."""
+        files = sorted((self.folder / SNAPSHOTS).glob("*.json"))
+        if len(files) < 2:
+            raise LimbeckError("no scores were kept while it trained; snapshots need a single run and labelled dev")
+        moments = {"start": files[0], "midway": files[len(files) // 2], "end": files[-1]}
+        runs = {name: read_json(path) for name, path in moments.items()}
+        return score_distributions(runs, self.session.splits.dev_labels, self._level)
+
+    def _rank(self) -> Result:
+        """Of a full matrix: some test queries, each with the positives and candidates of all of them."""
+        session = self.session
+        if session.teacher is None:
+            raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
+        queries = draw(self.labels, RANK_QUERIES, session.recipe.data_seed)
+        found = session.candidates(queries, session.recipe.data.test or "test", depth=10)
+        judged = [document for query in queries for document in self.labels[query]]
+        documents = list(dict.fromkeys([*judged, *draw({d for row in found.values() for d in row}, None, 0)]))
+        chosen = documents[:RANK_DOCUMENTS]
+        run = rerank(session.teacher, session.data, dict.fromkeys(queries, chosen))
+        return numerical_rank(score_matrix(run))
+
+
+def analyse_axis(
+    folder: Path,
+    axes: Sequence[Axis],
+    points: Sequence[tuple[dict[str, str], int, Measured]],
+    measured: Sequence[Measured] = (),
+) -> None:
+    """Quality along the one numeric axis of a sweep, a line for each setting of the others; train against test too.
+
+    `points` are (settings, seed, measurement); the teacher among `measured` is what train and test are held against.
+    A grid with no numeric axis, or with several, has no such picture.
+    """
+    numeric = [axis for axis in axes if all(_number(value) is not None for value in axis.values)]
+    if len(numeric) != 1 or len(numeric[0].values) < 2 or not points:
+        return
+    key = numeric[0].key
+    measure = next(iter(points[0][2].row.measures))
+    largest = max(_number(value) or 0.0 for value in numeric[0].values)
+    settings, curves = list[SettingPoint](), list[TrainTest]()
+    for one in measured:
+        if one.row.kind == "teacher" and f"train {measure}" in one.row.measures:
+            values = one.row.measures
+            curves.append(TrainTest(one.row.name, largest, values[f"train {measure}"], values[measure]))
+            break
+    for place, seed, found in points:
+        name = ", ".join(value for other, value in place.items() if other != key) or "student"
+        value = _number(place[key]) or 0.0
+        row = found.row
+        settings.append(SettingPoint(name, value, row.measures[measure], seed))
+        if f"train {measure}" in row.measures:
+            curves.append(TrainTest(name, value, row.measures[f"train {measure}"], row.measures[measure], seed))
+    store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
+    if curves:
+        store(folder, "generalisation", lambda: generalisation(curves, measure))
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None

@@ -1,0 +1,111 @@
+"""What a student does not get to see: tokens that are dropped, and masked ones that it has to restore.
+
+What is hidden in a text depends on the seed, on the examples of the batch and on the text's place among all texts of
+the batch; not on chunks, on the number of processes, or on what was drawn before. So a resumed run hides what it would
+have hidden, and two processes hide what one would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.matchers.base import TextBatch
+from limbeck.matchers.chunks import texts_of_chunks
+from limbeck.matchers.token_head import Vocabulary
+
+MASKED = 0.15  # of the tokens that are not special (Devlin et al.)
+AS_MASK, AS_RANDOM = 0.8, 0.1  # of these; the rest stay as they are, so that no token can be trusted
+
+DROPPING, MASKING = 0, 1  # what is drawn for one has no part in the other
+
+Generators = Callable[[int], np.random.Generator]  # of each text of a part
+
+
+class Draws:
+    """A random generator for each text of a batch."""
+
+    def __init__(self, seed: int, examples: Sequence[tuple[int, int]]) -> None:
+        entropy = [seed, *(number for example in examples for number in example)]
+        self.root = np.random.SeedSequence(entropy).generate_state(4).tolist()
+
+    def of(self, purpose: int, part: int, first: int) -> Generators:
+        return lambda text: np.random.default_rng([*self.root, purpose, part, first + text])
+
+
+def drop_tokens(inputs: dict[str, Any], batch: TextBatch, probability: float, draws: Draws) -> None:
+    """Hide tokens from attention and pooling alike, in the prepared texts or pairs themselves."""
+    for number, (part, first) in enumerate(_parts(inputs, batch)):
+        generator = draws.of(DROPPING, number, first)
+        for chunk, texts in zip(part["chunks"], texts_of_chunks(part), strict=True):
+            mask = chunk["attention_mask"].numpy().copy()
+            segments = chunk["token_type_ids"].numpy() if "token_type_ids" in chunk else np.zeros_like(mask)
+            for row, text in enumerate(texts):
+                real = np.flatnonzero(mask[row])
+                dropped = generator(text).random(len(real)) < probability
+                dropped &= np.diff(segments[row, real], prepend=-1) == 0  # the first token of each text stays
+                mask[row, real[dropped]] = 0
+            chunk["attention_mask"] = torch.from_numpy(mask)
+
+
+def mask_tokens(inputs: dict[str, Any], batch: TextBatch, vocabulary: Vocabulary, draws: Draws) -> dict[str, Tensor]:
+    """Add a copy of the prepared texts with gaps to `inputs`; give what stood there, and in which text."""
+    ids, texts, before = [], [], 0
+    inputs["masked"] = []
+    for number, (part, first) in enumerate(_parts(inputs, batch)):
+        generator = draws.of(MASKING, number, first)
+        chunks = []
+        for chunk, rows in zip(part["chunks"], texts_of_chunks(part), strict=True):
+            tokens = chunk["input_ids"].numpy()
+            shown, chosen = _with_gaps(tokens, chunk["attention_mask"].numpy(), vocabulary, map(generator, rows))
+            chunks.append(chunk | {"input_ids": torch.from_numpy(shown), "chosen": torch.from_numpy(chosen)})
+            ids.append(tokens[chosen])
+            texts.append(np.repeat(np.array(rows) + before, chosen.sum(axis=1)))
+        inputs["masked"].append(part | {"chunks": chunks})
+        before += len(part["restore"])
+    return {"ids": torch.from_numpy(np.concatenate(ids)), "texts": torch.from_numpy(np.concatenate(texts))}
+
+
+def text_shares(columns: np.ndarray, mask: np.ndarray, batch: TextBatch) -> Tensor:
+    """How much each text that this process encodes counts in the loss of each of its queries. [own B, own T]
+
+    A query's texts, itself and the documents of its list, count evenly. What other processes' queries are owed for
+    documents that are encoded here goes to this process's queries, so that the processes add up to the whole.
+    """
+    lists = np.zeros((len(columns), len(batch.documents)))  # [B, P] over all processes
+    lists[np.nonzero(mask)[0], columns[mask]] = 1
+    own_texts = [np.eye(len(columns))[:, batch.query_slice], lists[:, batch.document_slice]]
+    shares = np.hstack(own_texts) / (1 + lists.sum(axis=1, keepdims=True))
+    own = shares[batch.query_slice]
+    return torch.from_numpy(own + (shares.sum(axis=0) - own.sum(axis=0)) / max(1, len(own))).float()
+
+
+def _parts(inputs: dict[str, Any], batch: TextBatch) -> list[tuple[dict[str, Any], int]]:
+    """What of a prepared batch is made of tokens, each with the place of its first text in the whole batch."""
+    first_query, first_document = batch.query_slice.start or 0, batch.document_slice.start or 0
+    if "chunks" in inputs:
+        return [(inputs, first_query * inputs["shape"][1])]
+    return [(inputs["queries"], first_query), (inputs["documents"], first_document)]
+
+
+def _with_gaps(
+    tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary, generators: Iterator[np.random.Generator]
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a chunk shows in place of its tokens [n, tokens], and which of them were chosen."""
+    shown, chosen = tokens.copy(), np.zeros(tokens.shape, dtype=bool)
+    maskable = (mask != 0) & ~np.isin(tokens, vocabulary.special)
+    for row, generator in enumerate(generators):
+        (places,) = np.nonzero(maskable[row])
+        if not len(places):
+            continue
+        places = generator.choice(places, size=max(1, round(MASKED * len(places))), replace=False)
+        fate = generator.random(len(places))
+        random = generator.choice(vocabulary.ordinary, size=len(places))
+        kept_or_random = np.where(fate < AS_MASK + AS_RANDOM, random, tokens[row, places])
+        shown[row, places] = np.where(fate < AS_MASK, vocabulary.mask, kept_or_random)
+        chosen[row, places] = True
+    return shown, chosen

@@ -1,0 +1,44 @@
+"""Further analyses of a run or a sweep that is finished, from what it left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from limbeck.errors import LimbeckError, bad_input, did_you_mean
+from limbeck.files import read_json
+from limbeck.matchers import load as load_matcher
+from limbeck.training.analyse import Analyst
+from limbeck.training.recipe import Analysis
+from limbeck.training.recipe_files import load_recipe
+from limbeck.training.results import Measured, finish, over_seeds
+from limbeck.training.run import METRICS, measure_run, read_results
+from limbeck.training.session import Session
+from limbeck.training.sweep import PLAN, read_measured
+
+
+def add_analyses(folder: Path, names: Sequence[str]) -> None:
+    """Compute analyses and keep them with the run; one that lacks what it needs is an error."""
+    known = get_args(Analysis)
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is not None:
+        raise LimbeckError(f"--add {wrong}: there is no such analysis; {did_you_mean(wrong, list(known))}")
+    if not (folder / METRICS).exists():
+        raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
+    session = Session(load_recipe(folder / "recipe.yaml"), folder)
+    if not session.splits.test_labels:
+        raise LimbeckError(f"{folder}: its data has no labelled test queries, which analyses are of; give data.test")
+    swept = (folder / PLAN).exists()
+    measured = _swept(folder) if swept else measure_run(session, load_matcher(folder / "student"))
+    Analyst(session, measured, folder).run(names, strict=True)
+
+
+def _swept(folder: Path) -> list[Measured]:
+    """The measurements of a sweep, as it left them."""
+    plan, rows = read_json(folder / PLAN), read_results(folder).rows
+    runs: dict[str, list[Measured]] = {}
+    for path in sorted([*folder.rglob("references/*/result.json"), *folder.rglob("seed-*/result.json")]):
+        measured = read_measured(path.parent)
+        runs.setdefault(measured.row.name, []).append(measured)
+    return finish([over_seeds(runs[row.name], row.name, []) for row in rows if row.name in runs], plan["against"])

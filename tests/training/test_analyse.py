@@ -1,0 +1,116 @@
+"""A run's report looks into its models; what it lacks is named there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import limbeck as lb
+from limbeck.errors import LimbeckError
+from limbeck.report.analyses.stored import KINDS
+from limbeck.report.run import run_report
+from limbeck.training.look_again import add_analyses
+from limbeck.training.sweep import sweep
+
+ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists"]
+
+
+def analyses(folder):
+    return {path.stem: json.loads(path.read_text()) for path in (folder / "analyses").glob("*.json")}
+
+
+def test_every_analysis_of_a_run_is_stored_and_shown(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = ALL
+    recipe["stages"][0]["eval_every"] = 1
+    result = lb.distill(recipe, tmp_path / "run")
+    found = analyses(tmp_path / "run")
+    assert set(found) == set(ALL)
+    assert not [name for name, result in found.items() if set(result) == {"missing"}]
+    assert [model["name"] for model in found["snapshots"]["models"]] == ["start", "midway", "end"]
+    assert [model["name"] for model in found["scores"]["models"]] == ["teacher", "student"]
+    page = result.report.read_text()
+    assert "Scores while training" in page
+    assert page.count("<section") >= len(ALL)
+
+
+def test_the_default_leaves_out_what_costs(recipe, tmp_path):
+    lb.distill(recipe, tmp_path / "run")
+    assert set(analyses(tmp_path / "run")) == {"scores", "margins", "wins", "disagreements", "top_lists"}
+
+
+def test_what_a_run_lacks_is_named_in_its_report(recipe, tmp_path):
+    del recipe["teacher"]
+    recipe["stages"][0]["objectives"] = ["one_hot"]
+    recipe["evaluation"]["analyses"] = ["rank", "disagreements", "scores"]
+    result = lb.distill(recipe, tmp_path / "run")
+    found = analyses(tmp_path / "run")
+    assert "no model to score a full matrix" in found["rank"]["missing"]
+    assert "there is no teacher" in found["disagreements"]["missing"]
+    assert "Left out: there is no teacher to compare with" in result.report.read_text()
+    assert found["scores"]["models"]
+
+
+def test_an_unknown_analysis_is_refused(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = ["ranks"]
+    with pytest.raises(LimbeckError, match="evaluation.analyses.0"):
+        lb.distill(recipe, tmp_path / "run")
+
+
+def test_a_damaged_analysis_is_named(recipe, tmp_path):
+    lb.distill(recipe, tmp_path / "run")
+    (tmp_path / "run" / "analyses" / "scores.json").write_text('{"models": 3}')
+    with pytest.raises(LimbeckError, match=r"scores.json: is not the result of an analysis"):
+        run_report(tmp_path / "run")
+
+
+def test_a_numeric_axis_gives_a_curve_and_train_against_test(recipe, tmp_path):
+    recipe["evaluation"]["train_queries"] = 4
+    result = sweep(recipe, ["objective=one_hot,mse", "student.dim=4,8"], seeds=2, out=tmp_path / "s")
+    found = analyses(tmp_path / "s")
+    rows = {row.name: row for row in result.rows}
+    lines = {line["name"]: line["results"] for line in found["sensitivity"]["lines"]}
+    assert set(lines) == {"one_hot", "mse"}
+    assert [point["value"] for point in lines["mse"]] == [4, 8]
+    assert lines["mse"][1]["quality"]["mean"] == pytest.approx(rows["mse, dim=8"].measures["ndcg@10"])
+    curves = {model["name"]: model["sizes"] for model in found["generalisation"]["models"]}
+    assert list(curves) == ["teacher", "one_hot", "mse"]
+    assert curves["mse"][0]["train"]["mean"] == pytest.approx(rows["mse, dim=4"].measures["train ndcg@10"])
+    assert curves["mse"][0]["verdict"] in ("no gap", "generalisation", "capacity", "both")
+    log = [json.loads(line) for line in (tmp_path / "s" / "log.jsonl").read_text().splitlines()]
+    assert any("train ndcg@10" in line.get("dev", {}) for line in log)
+
+
+def test_a_grid_without_a_numeric_axis_has_no_curve(recipe, tmp_path):
+    sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    assert "sensitivity" not in analyses(tmp_path / "s")
+
+
+def test_the_report_knows_every_analysis_that_a_recipe_can_name():
+    assert set(ALL) | {"sensitivity", "generalisation"} == set(KINDS)
+
+
+def test_a_finished_run_can_be_looked_into_further(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = []
+    lb.distill(recipe, tmp_path / "run")
+    add_analyses(tmp_path / "run", ["rank", "wins"])
+    assert set(analyses(tmp_path / "run")) == {"rank", "wins"}
+    sweep(recipe, ["objective=one_hot,mse"], seeds=2, out=tmp_path / "s", against="mse")
+    add_analyses(tmp_path / "s", ["wins", "scores"])
+    found = analyses(tmp_path / "s")
+    assert "mse" in found["wins"]["names"]
+    assert [model["name"] for model in found["scores"]["models"]] == ["teacher", "one_hot", "mse"]
+
+
+def test_what_cannot_be_added_is_an_error(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="holds no finished run"):
+        add_analyses(tmp_path, ["rank"])
+    del recipe["teacher"]
+    recipe["stages"][0]["objectives"] = ["one_hot"]
+    lb.distill(recipe, tmp_path / "run")
+    with pytest.raises(LimbeckError, match="no model to score a full matrix"):
+        add_analyses(tmp_path / "run", ["rank"])
+    with pytest.raises(LimbeckError, match="--add rnk: there is no such analysis; .*rank"):
+        add_analyses(tmp_path / "run", ["rnk"])
+    with pytest.raises(LimbeckError, match="no scores were kept while it trained"):
+        add_analyses(tmp_path / "run", ["snapshots"])

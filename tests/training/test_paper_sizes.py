@@ -1,0 +1,67 @@
+"""Recipes at a paper's size run here on files of the same layout, with a model as small as the files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import limbeck as lb
+from tests.training.toy import WORDS
+
+
+@pytest.fixture
+def msmarco(tmp_path):
+    """MS MARCO's passage files and teacher scores in Hofstaetter's layout: 40 passages, 16 + 6 queries."""
+    generator = np.random.default_rng(5)
+    folder = tmp_path / "msmarco"
+    folder.mkdir()
+    passages = [" ".join(generator.choice(WORDS, size=8)) for _ in range(40)]
+    write(folder / "collection.tsv", enumerate(passages))
+    queries = {100 + n: " ".join(generator.choice(passages[n].split(), size=4)) for n in range(22)}
+    train, small = list(queries)[:16], list(queries)[16:]
+    for split, ids in (("train", train), ("dev.small", small)):
+        write(folder / f"queries.{split}.tsv", ((query, queries[query]) for query in ids))
+        write(folder / f"qrels.{split}.tsv", ((query, 0, query - 100, 1) for query in ids))
+    pools = {query: generator.choice(40, size=8, replace=False) for query in queries}
+    write(
+        folder / "top1000.dev.tsv",
+        ((query, pid, queries[query], passages[pid]) for query in small for pid in {query - 100, *pools[query]}),
+    )
+    scores = tmp_path / "T1-train-scores.tsv"
+    write(
+        scores,
+        (
+            (f"{generator.normal(5):.3f}", f"{generator.normal():.3f}", query, query - 100, pid)
+            for query in train
+            for pid in pools[query]
+            if pid != query - 100
+        ),
+    )
+    return folder, scores
+
+
+def write(path, rows):
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+
+
+def test_in_defense_of_dual_encoders(msmarco, tiny_bert, tmp_path):
+    folder, scores = msmarco
+    result = lb.distill(
+        "defense-msmarco",
+        tmp_path / "run",
+        [
+            f"data.source={folder}",
+            f"teacher.scores={scores}",
+            f"student.start={tiny_bert}",
+            "student.layers=2",
+            "student.document_length=60",
+            "stages.0.steps=3",
+            "stages.0.eval_every=2",
+            "stages.0.batch_size=8",
+            "stages.0.workers=0",
+        ],
+    )
+    student = result.rows[-1]
+    assert student.objective == "m3se"
+    assert set(student.measures) == {"ndcg@10", "mrr@10", "search ndcg@10", "search mrr@10"}
+    assert "dev" in (tmp_path / "run" / "log.jsonl").read_text()
