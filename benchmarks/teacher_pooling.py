@@ -1,4 +1,4 @@
-"""What a few hundred labels can teach a cross-encoder, by how it pools: pydocs, 280 queries x 5 documents, on dev.
+"""What a few hundred labels can teach a cross-encoder, by how it pools: pydocs, 270 queries x 5 documents, on dev.
 
 Every pooling gets the same pairs and the same two learning rates; nothing here looks at a test query.
 """

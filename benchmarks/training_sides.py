@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerModelCardData,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MarginMSELoss
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
@@ -146,8 +143,7 @@ class SentenceTransformers:
 
         self.folder, self.queries = folder, len(lists)
         with quiet():
-            card = SentenceTransformerModelCardData(generate_widget_examples=False)
-            model = SentenceTransformer(str(start), model_card_data=card)
+            model = SentenceTransformer(str(start))
         self.matcher = DualEncoder(model)  # for the evaluation only
         self.loss = MarginMSELoss(model) if objective == "margin_mse" else DistillKLDivLoss(model)
         self.examples = Dataset.from_list([_row(lists, index, objective) for index in range(len(lists))])
@@ -174,7 +170,7 @@ class SentenceTransformers:
             router_mapping={"query": "query"} | dict.fromkeys(documents, "document"),
             batch_sampler=lambda dataset, **options: PlannedBatches(dataset, steps, **options | {"seed": seed}),
         )
-        with quiet():
+        with quiet(), redirect_stderr(StringIO()):  # a progress bar of its model card
             trainer = SentenceTransformerTrainer(
                 model=self.matcher.tower.model, args=arguments, train_dataset=self.examples, loss=self.loss
             )

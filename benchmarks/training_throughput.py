@@ -49,21 +49,23 @@ from limbeck.matchers import DualEncoder
 from limbeck.training.lists import RankingLists
 from limbeck.training.session import Session
 
-BLOCK = 5  # timed steps between two turns
+BLOCK = 3  # timed steps between two turns
 LONG_RUN = 1_000_000  # more steps than any time allows
 SIDES: dict[str, type[Side]] = {"limbeck": Limbeck, "sentence_transformers": SentenceTransformers}
 
 
-def make_sides(start: Path, lists: RankingLists, objective: str, folder: Path) -> dict[str, Side]:
-    """Both sides, once their losses are known to agree."""
+def make_sides(
+    start: Path, lists: RankingLists, objective: str, folder: Path
+) -> tuple[dict[str, Side], dict[str, float]]:
+    """Both sides and their losses on one batch, which have to agree."""
     sides: dict[str, Side] = {}
     for name, kind in SIDES.items():
         place = folder / name
         place.mkdir(exist_ok=True)
         sides[name] = kind(start, lists, objective, place)
-    ours, theirs = (loss_on_first_batch(side) for side in sides.values())
-    assert math.isclose(ours, theirs, rel_tol=1e-4), f"{objective}: the losses differ, {ours} and {theirs}"
-    return sides
+    losses = {name: loss_on_first_batch(side) for name, side in sides.items()}
+    assert math.isclose(*losses.values(), rel_tol=1e-4), f"{objective}: the losses differ, {losses}"
+    return sides, losses
 
 
 def seconds_per_step(side: Side, steps: int, seed: int) -> float:
@@ -81,8 +83,7 @@ def seconds_per_step(side: Side, steps: int, seed: int) -> float:
 
 
 def measure(session: Session, start: Path, objective: str, long: bool, steps: int, folder: Path) -> dict[str, Any]:
-    sides = make_sides(start, fixed_lists(session, objective, long), objective, folder)
-    loss = loss_on_first_batch(sides["limbeck"])
+    sides, losses = make_sides(start, fixed_lists(session, objective, long), objective, folder)
     block = min(BLOCK, steps)
     for side in sides.values():
         seconds_per_step(side, 1, seed=0)
@@ -97,12 +98,12 @@ def measure(session: Session, start: Path, objective: str, long: bool, steps: in
     return {
         "loss": objective,
         "documents_per_query": LIST_SIZES[objective],
-        "loss_on_one_batch": loss,
         "text": "long" if long else "mixed",
         "steps": blocks * block,
         "documents": queries * LIST_SIZES[objective],
         **{
             name: {
+                "loss_on_one_batch": losses[name],
                 "ms_per_step": 1000 * float(np.median(seconds[name])),
                 "queries_per_second": BATCH_SIZE / float(np.median(seconds[name])),
                 "padding": 1 - tokens[name].real / tokens[name].computed,
@@ -119,7 +120,7 @@ def measure(session: Session, start: Path, objective: str, long: bool, steps: in
 def print_row(row: dict[str, Any]) -> None:
     print(
         f"\n{row['loss']}, {row['documents_per_query']} documents a query, {row['text']} text, at most "
-        f"{row['query_length']} and {row['document_length']} tokens; both losses {row['loss_on_one_batch']:.4f}"
+        f"{row['query_length']} and {row['document_length']} tokens"
     )
     for name in SIDES:
         side = row[name]
@@ -127,7 +128,8 @@ def print_row(row: dict[str, Any]) -> None:
             f"  {name.replace('_', '-'):<21} {side['queries_per_second']:6.1f} queries/s, "
             f"{side['ms_per_step']:7.1f} ms a step, {side['tokens_per_step']:7,.0f} tokens a step, "
             f"{side['padding']:4.0%} of them padding, "
-            f"{side['documents_encoded']:,} of {row['documents']:,} documents encoded"
+            f"{side['documents_encoded']:,} of {row['documents']:,} documents encoded; "
+            f"loss of the first batch {side['loss_on_one_batch']:.5f}"
         )
     print(
         f"  {row['speed_up']:.2f} times as fast (median of {len(row['ratios'])} pairs of blocks, "
@@ -167,7 +169,7 @@ def quality(data: str, layers: int, seconds: float, folder: Path, show: bool) ->
             flush=True,
         )
     for objective in LIST_SIZES:
-        sides = make_sides(start, fixed_lists(session, objective, long=False), objective, folder)
+        sides, _ = make_sides(start, fixed_lists(session, objective, long=False), objective, folder)
         for name, side in sides.items():
             trainer, clock = side.trainer(LONG_RUN, seed=1), Clock(seconds)
             trainer.add_callback(clock)
@@ -193,7 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="pydocs", help="a ranking set with a train and a dev split")
     parser.add_argument("--layers", type=int, default=2, help="of MiniLM's 6")
-    parser.add_argument("--steps", type=int, default=20, help="timed steps of each side in each setting")
+    parser.add_argument("--steps", type=int, default=12, help="timed steps of each side in each setting")
     parser.add_argument("--quality", type=float, metavar="SECONDS", help="train for so long, then compare nDCG@10")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

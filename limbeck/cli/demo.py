@@ -14,7 +14,7 @@ QUESTIONS = [
     "wait for a thread to finish",
 ]
 NOTE = (
-    "The small version: 800 training queries, 64 tokens, one seed. one_hot is the same student without distillation. "
+    "The small version: 720 training queries, 64 tokens, one seed. one_hot is the same student without distillation. "
     "Differences between objectives at this size are within noise unless the p-value says otherwise, and MiniLM as it "
     "is saw a billion pairs. Times are for re-ranking one query's candidates; what can be encoded ahead is."
 )
@@ -48,9 +48,10 @@ def register(app: typer.Typer) -> None:
         console.print(f"\n{NOTE}", style="dim", highlight=False, soft_wrap=True)
         for example in read_json(out / "examples.json"):
             console.print(f"\n{example['query']}?", style="bold", highlight=False)
+            width = max(len(found["name"]) for found in example["lists"])
             for found in example["lists"]:
                 names = ", ".join(hit["id"] for hit in found["results"])
-                console.print(f"  {found['name']:<12} {names}", highlight=False, soft_wrap=True)
+                console.print(f"  {found['name']:<{width}}  {names}", highlight=False, soft_wrap=True)
         console.print(_next_steps(out, result.seconds), highlight=False, soft_wrap=True)
 
 

@@ -62,6 +62,7 @@ class Measured:
     row: Row
     result: RankingResult
     run: Run
+    teacher: str | None = None  # the row that it is held against; the first teacher's by default
 
 
 @dataclass(frozen=True)
@@ -187,12 +188,14 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
 
     Where several students are tested, `p_holm` is the p-value corrected for their number.
     """
-    teacher = next((measured for measured in rows if measured.row.kind == "teacher"), None)
-    reference = next((measured for measured in rows if measured.row.name == against), teacher)
+    teachers = {measured.row.name: measured for measured in rows if measured.row.kind == "teacher"}
+    first_teacher = next(iter(teachers.values()), None)
+    reference = next((measured for measured in rows if measured.row.name == against), first_teacher)
     finished = []
     for measured in rows:
         row = measured.row
         first = next(iter(row.measures))
+        teacher = teachers.get(measured.teacher or "", first_teacher)
         if teacher is not None:
             quality, time = teacher.row.measures[first], teacher.row.ms_per_query
             row = replace(

@@ -70,7 +70,7 @@ def distill(
                 rows = [one.row for one in measured]
                 if measured:
                     Analyst(session, measured, folder).run(checked.evaluation.analyses)
-                write_results(session, rows, time.monotonic() - began, title=checked.name)
+                write_results(session, folder, rows, time.monotonic() - began, title=checked.name)
         return read_results(folder)
 
 
@@ -196,7 +196,7 @@ def untrained_start(spec: MatcherSpec) -> Matcher:
     return matcher
 
 
-def write_results(session: Session, rows: list[Row], seconds: float, title: str, note: str = "") -> None:
+def write_results(session: Session, folder: Path, rows: list[Row], seconds: float, title: str, note: str = "") -> None:
     """`metrics.json` and `report.html`; unfinished work is no longer needed."""
     splits, data = session.splits, session.data
     metrics = {
@@ -214,8 +214,8 @@ def write_results(session: Session, rows: list[Row], seconds: float, title: str,
         "versions": versions(),
         "note": note,
     }
-    write_json(session.folder / METRICS, metrics)
-    run_report(session.folder)
+    write_json(folder / METRICS, metrics)
+    run_report(folder)
     shutil.rmtree(session.work, ignore_errors=True)
 
 

@@ -18,7 +18,7 @@ import json
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,9 @@ def sweep(
         if questions and work.home.teacher is not None:
             found_answers = answer(work.home, work.home.teacher, work.best_name, work.best, questions)
             write_json(folder / "examples.json", found_answers)
-        write_json(folder / PLAN, plan)
         seconds = time.monotonic() - began
-        write_results(work.home, rows, seconds, title=base.name, note=note)
+        write_results(work.home, folder, rows, seconds, title=base.name, note=note)
+        write_json(folder / PLAN, plan)  # last: a plan beside older results would pass for finished
         if not keep:
             work.drop_students()
         return Result(folder, rows, seconds)
@@ -141,6 +141,7 @@ class _Sweep:
         self.base, self.folder, self.seeds, self.several = base, folder, seeds, several
         self.sessions: dict[str, Session] = {}
         self.benches: dict[str, Bench] = {}
+        self.owners: dict[str, str] = {}  # the first cell of each session
         self.errors: list[str] = []
         self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
         self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
@@ -154,6 +155,10 @@ class _Sweep:
             place.mkdir(parents=True, exist_ok=True)
             self.sessions[key] = Session(recipe, place)
         return self.sessions[key]
+
+    def _teacher_name(self, session: Session) -> str:
+        """What the teacher's row is called: one of several goes by the first cell that learns from it."""
+        return f"teacher of {self.owners[_shared(session.recipe)]}" if self.several else "teacher"
 
     @property
     def home(self) -> Session:
@@ -179,8 +184,10 @@ class _Sweep:
             self.lost[cell.name] = failed
             return None
         assert chosen is not None
+        session = self.session(chosen.with_seed(self.seeds[0]))
+        self.owners.setdefault(_shared(session.recipe), cell.name)
         choice = chosen.name.removeprefix(cell.name).removeprefix(", ")
-        return over_seeds(found, cell.name, failed, choice or None)
+        return replace(over_seeds(found, cell.name, failed, choice or None), teacher=self._teacher_name(session))
 
     def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
         """The setting with the best first seed on dev; the only one, where there is nothing to choose."""
@@ -261,8 +268,18 @@ class _Sweep:
                 for one in measured:
                     save_measured(one, place / slug(one.row.name))
                 write_json(place / "done.json", [slug(one.row.name) for one in measured])
-            found += [read_measured(place / name) for name in read_json(place / "done.json")]
+            found += [self._named(read_measured(place / name), session) for name in read_json(place / "done.json")]
         return found
+
+    def _named(self, measured: Measured, session: Session) -> Measured:
+        """A reference under a name of its own, where several sessions have one."""
+        teacher = self._teacher_name(session)
+        if measured.row.kind == "teacher":
+            return replace(measured, row=replace(measured.row, name=teacher), teacher=teacher)
+        name = (
+            f"{measured.row.name}, with {self.owners[_shared(session.recipe)]}" if self.several else measured.row.name
+        )
+        return replace(measured, row=replace(measured.row, name=name), teacher=teacher)
 
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to where a run has its student."""

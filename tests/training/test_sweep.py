@@ -169,7 +169,26 @@ def test_if_all_fail_the_reason_is_the_error(recipe, tmp_path, monkeypatch):
 def test_settings_of_the_teacher_have_sessions_of_their_own(recipe, tmp_path):
     result = sweep(recipe, ["teacher.stages.0.steps=1,2"], out=tmp_path / "s")
     assert len(list((tmp_path / "s" / "shared").iterdir())) == 2
-    assert [row.kind for row in result.rows].count("teacher") == 2
+    rows = {row.name: row for row in result.rows}
+    teachers = [row for row in result.rows if row.kind == "teacher"]
+    assert [row.name for row in teachers] == ["teacher of steps=1", "teacher of steps=2"]
+    assert rows["steps=2"].kept == pytest.approx(
+        rows["steps=2"].measures["ndcg@10"] / rows["teacher of steps=2"].measures["ndcg@10"]
+    )
+    assert result.report.exists() and (tmp_path / "s" / "metrics.json").exists()
+
+
+def test_results_older_than_the_plan_do_not_pass_for_finished(recipe, tmp_path, monkeypatch):
+    sweep(recipe, ["objective=one_hot"], out=tmp_path / "s")
+
+    def dies(*_, **__):
+        raise Killed
+
+    monkeypatch.setattr(sweep_module, "write_results", dies)
+    with pytest.raises(Killed):
+        sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    monkeypatch.undo()
+    assert [row.name for row in sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s").rows][-1] == "mse"
 
 
 def test_students_can_be_dropped_and_the_best_is_kept(recipe, tmp_path):
