@@ -195,7 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="pydocs", help="a ranking set with a train and a dev split")
     parser.add_argument("--layers", type=int, default=2, help="of MiniLM's 6")
-    parser.add_argument("--steps", type=int, default=12, help="timed steps of each side in each setting")
+    parser.add_argument("--steps", type=int, default=9, help="timed steps of each side in each setting")
     parser.add_argument("--quality", type=float, metavar="SECONDS", help="train for so long, then compare nDCG@10")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
