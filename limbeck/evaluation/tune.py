@@ -1,0 +1,203 @@
+"""The weight of the sparse scores in a hybrid (Eq. 7 of TCT-ColBERT), set on queries that nobody reports on.
+
+Both lists of every query are given; nothing is searched here. Alphas are tried on a logarithmic grid around the ratio
+of the two scales, then more closely around the best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from limbeck.data.dataset import Qrels, Run
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.measures import RankingResult, canonical_name, evaluate_run
+from limbeck.evaluation.significance import Comparison, compare_rankings
+from limbeck.progress import track
+from limbeck.search.hybrid import List, fuse, reciprocal_rank_fusion, require_alpha
+
+DEPTH = 1000  # documents of each list, as in the paper
+FOLDS = 5
+_DECADES = 2  # to both sides of the ratio of the scales
+_STEPS = 5  # between two neighbours of the grid, when it is refined
+
+Lists = Mapping[str, tuple[List, List]]  # query id -> its dense and its sparse list
+RowsOf = Callable[[Sequence[str]], np.ndarray]  # document ids -> rows, -1 where there is none
+
+
+class FusionPoint(NamedTuple):
+    """What one alpha is worth."""
+
+    alpha: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The curve, the alpha that is best on it, and whether that is more than luck."""
+
+    measure: str
+    queries: int
+    curve: tuple[FusionPoint, ...]  # alphas rising
+    alpha: float
+    dense: float  # the dense list alone
+    sparse: float
+    rrf: float  # reciprocal rank fusion, which has nothing to tune
+    comparison: Comparison  # of the hybrid, cross-fitted, with the better part alone
+
+    @property
+    def value(self) -> float:
+        """The measure at the chosen alpha, on the queries that chose it."""
+        return dict(self.curve)[self.alpha]
+
+    @property
+    def better_part(self) -> str:
+        return "dense" if self.dense >= self.sparse else "sparse"
+
+    def as_json(self) -> dict[str, Any]:
+        test = self.comparison
+        return {
+            "measure": self.measure,
+            "queries": self.queries,
+            "alpha": self.alpha,
+            "value": self.value,
+            "dense": self.dense,
+            "sparse": self.sparse,
+            "rrf": self.rrf,
+            "curve": [point._asdict() for point in self.curve],
+            "comparison": {
+                "against": self.better_part,
+                "cross_fitted": test.system,
+                "difference": test.difference,
+                "low": test.low,
+                "high": test.high,
+                "p": test.p_values,
+                "record": test.record,
+            },
+        }
+
+
+def tune_alpha(
+    lists: Lists, qrels: Qrels, rows_of: RowsOf, measure: str = "ndcg@10", alphas: Sequence[float] | None = None
+) -> Tuning:
+    """Try alphas on the lists of judged queries; those given, or a grid of our own.
+
+    The value at the chosen alpha flatters it, having chosen it. So the comparison with the better part is cross-fitted:
+    each query counts with the alpha that is best for the other folds' queries.
+    """
+    if len(lists) < 2:
+        raise LimbeckError(f"{len(lists)} query is too few to tune alpha on; use at least 2, better hundreds")
+    sweep = _Sweep(lists, qrels, rows_of, canonical_name(measure))
+    results: dict[float, RankingResult] = {}
+    grid = first_grid(lists) if alphas is None else sorted(set(alphas))
+    for alpha in grid:
+        require_alpha(alpha)
+    for alpha in track(grid, "Trying alphas"):
+        results[alpha] = sweep.hybrid(alpha)
+    if alphas is None:
+        closer = finer_grid(grid, _best(grid, _table(results, sweep.measure)))
+        for alpha in track(closer, "Trying alphas near the best"):
+            results[alpha] = sweep.hybrid(alpha)
+    return _tuning(sweep, results)
+
+
+def _tuning(sweep: _Sweep, results: dict[float, RankingResult]) -> Tuning:
+    tried, name = sorted(results), sweep.measure
+    table = _table(results, name)  # [alphas, queries]
+    dense, sparse = sweep.part(0), sweep.part(1)
+    hybrid = replace(dense, per_query={name: cross_fitted(tried, table)})
+    curve = tuple(FusionPoint(alpha, float(mean)) for alpha, mean in zip(tried, table.mean(axis=1), strict=True))
+    return Tuning(
+        name,
+        table.shape[1],
+        curve,
+        _best(tried, table),
+        dense[name],
+        sparse[name],
+        sweep.rrf()[name],
+        compare_rankings(hybrid, dense if dense[name] >= sparse[name] else sparse, name),
+    )
+
+
+class _Sweep:
+    """Measures rankings of the same queries. Documents go by their rows, so that no id is looked up twice."""
+
+    def __init__(self, lists: Lists, qrels: Qrels, rows_of: RowsOf, measure: str) -> None:
+        self.measure = measure
+        self._lists = lists
+        self._k = int(measure.partition("@")[2] or DEPTH)
+        self._qrels = {query: _by_row(qrels[query], rows_of) for query in lists}
+
+    def hybrid(self, alpha: float) -> RankingResult:
+        return self._measured(lambda dense, sparse: fuse(dense, sparse, alpha, self._k).rows)
+
+    def rrf(self) -> RankingResult:
+        return self._measured(lambda dense, sparse: reciprocal_rank_fusion(dense, sparse, self._k).rows)
+
+    def part(self, which: int) -> RankingResult:
+        return self._measured(lambda *pair: pair[which][0][: self._k])
+
+    def _measured(self, rank: Callable[[List, List], np.ndarray]) -> RankingResult:
+        """By rank and not by score: of equal scores, what the search would show first comes first."""
+        run: Run = {}
+        for query, pair in self._lists.items():
+            run[query] = {str(row): -float(place) for place, row in enumerate(rank(*pair).tolist())}
+        return evaluate_run(run, self._qrels, [self.measure])
+
+
+def _by_row(grades: Mapping[str, int], rows_of: RowsOf) -> dict[str, int]:
+    """Judgements by row; a judged document that the index does not have can be missed, so it stays."""
+    rows = rows_of(list(grades)).tolist()
+    return {
+        str(row) if row >= 0 else f"not indexed: {document}": grade
+        for row, (document, grade) in zip(rows, grades.items(), strict=True)
+    }
+
+
+def first_grid(lists: Lists) -> list[float]:
+    """0, and 1, 2, 5 of each decade around the alpha that gives both parts the same spread, the median query's."""
+    spreads = [
+        (float(np.ptp(dense[1])), float(np.ptp(sparse[1])))
+        for dense, sparse in lists.values()
+        if len(dense[1]) and len(sparse[1])
+    ]
+    ratios = [dense / sparse for dense, sparse in spreads if dense > 0 and sparse > 0]
+    middle = math.floor(math.log10(float(np.median(ratios)))) if ratios else 0
+    decades = range(middle - _DECADES, middle + _DECADES + 1)
+    return [0.0, *(float(f"{step}e{decade}") for decade in decades for step in (1, 2, 5))]
+
+
+def finer_grid(grid: Sequence[float], best: float) -> list[float]:
+    """More alphas between the neighbours of the best, in two digits; a decade on where the best is an end."""
+    at = grid.index(best)
+    low = grid[at - 1] if at else 0.0
+    high = grid[at + 1] if at + 1 < len(grid) else 10 * best
+    low = low or (best or high) / 10
+    closer = {float(f"{alpha:.1e}") for alpha in np.geomspace(low, high, 2 * _STEPS + 1)}
+    return sorted(closer - set(grid))
+
+
+def cross_fitted(alphas: Sequence[float], table: np.ndarray) -> np.ndarray:
+    """What each query is worth with the alpha that is best for the other folds: [alphas, queries] -> [queries]."""
+    count = table.shape[1]
+    fold_of = np.random.default_rng(0).permutation(count) % min(FOLDS, count)
+    values = np.empty(count)
+    for fold in range(fold_of.max() + 1):
+        here = fold_of == fold
+        values[here] = table[alphas.index(_best(alphas, table[:, ~here])), here]
+    return values
+
+
+def _best(alphas: Sequence[float], table: np.ndarray) -> float:
+    """The alpha with the highest mean; of several, the middle one, since the edge of a plateau is a risk."""
+    means = table.mean(axis=1)
+    tied = np.flatnonzero(means >= means.max() - 1e-12)
+    return alphas[int(tied[len(tied) // 2])]
+
+
+def _table(results: Mapping[float, RankingResult], measure: str) -> np.ndarray:
+    return np.stack([results[alpha].per_query[measure] for alpha in sorted(results)])

@@ -1,0 +1,64 @@
+"""The page of `limbeck tune`: the measure against alpha, beside both parts alone and reciprocal rank fusion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from limbeck.evaluation.tune import FOLDS, Tuning
+from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.html import Report
+from limbeck.report.plots import Lines, Series
+from limbeck.report.words import measure_title, p_value, signed
+
+
+def fusion_report(found: Tuning, index: str, data: str, split: str, path: Path) -> Path:
+    """Write the page, one file that needs no other."""
+    subtitle = f"{index} · {data} · {found.queries:,} queries of {split}"
+    sections = [fusion_result(found), fusion_curve(found)]
+    return Report("The weight of the sparse scores", subtitle, sections, footer="Made by limbeck.").write(path)
+
+
+def finding(found: Tuning) -> str:
+    """The result in one sentence."""
+    test = found.comparison
+    verb = "beats" if test.low > 0 else "loses to" if test.high < 0 else "cannot be told from"
+    return (
+        f"With alpha = {found.alpha:g} the hybrid {verb} its {found.better_part} part: "
+        f"{measure_title(found.measure)} {test.system:.3f} against {test.baseline:.3f}, {signed(test.difference, 3)} "
+        f"[{signed(test.low, 3)}, {signed(test.high, 3)}], p {p_value(test.p_values['randomisation'])}."
+    )
+
+
+def fusion_result(found: Tuning) -> Section:
+    """What was chosen and what it is worth."""
+    title = measure_title(found.measure)
+    tiles = [
+        (f"{found.alpha:g}", "alpha", "score = alpha · sparse + dense"),
+        (f"{found.comparison.system:.3f}", f"{title} of the hybrid", f"{found.value:.3f} on the queries that chose it"),
+        (f"{found.dense:.3f}", "dense alone", ""),
+        (f"{found.sparse:.3f}", "sparse alone", ""),
+        (f"{found.rrf:.3f}", "reciprocal rank fusion", "nothing to tune"),
+    ]
+    explanation = (
+        f"The hybrid's {title} is cross-fitted over {FOLDS} folds: each query counts with the alpha that is best for "
+        "the other folds. The interval is a 95% bootstrap over queries, p that of a paired randomisation test."
+    )
+    return Section("Result", [Text(finding(found), lead=True), Figures(tiles)], explanation)
+
+
+def fusion_curve(found: Tuning) -> Section:
+    """The curve and its table. Zero has no place on a logarithmic axis: it is the line of the dense part."""
+    title = measure_title(found.measure)
+    points = [(point.alpha, point.value) for point in found.curve if point.alpha > 0]
+    levels = {"dense alone": found.dense, "sparse alone": found.sparse, "reciprocal rank fusion": found.rrf}
+    rows = [Row([f"{point.alpha:g}", point.value]) for point in found.curve]
+    rows += [Row([name, level], competes=False) for name, level in levels.items()]
+    blocks: list[Block] = [
+        Table([Column("alpha"), Column(title, ".4f", "high")], rows, "The best alpha is highlighted.")
+    ]
+    if points:
+        ends = (points[0][0], points[-1][0])
+        series = [Series(name, [(alpha, level) for alpha in ends]) for name, level in levels.items()]
+        plot = Lines([Series("hybrid", points), *series], "alpha", title, log_x=True)
+        blocks.insert(0, PlotFigure(plot, f"{title} on {found.queries:,} queries."))
+    return Section("Curve", blocks, "To the left the hybrid becomes its dense part, to the right its sparse one.")
