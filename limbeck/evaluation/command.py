@@ -15,13 +15,14 @@ from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
 from limbeck.evaluation.measures import canonical_name, evaluate_run
 from limbeck.evaluation.pairs import evaluate_pairs
-from limbeck.evaluation.rank import encodes_ahead, rerank, retrieve
+from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve
 from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
 from limbeck.evaluation.speed import rerank_speed
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.search.sparse import bm25_candidates
 from limbeck.stores import EncodingStore, store_path
+from limbeck.stores.encodings import Tokens
 
 TASKS = ["rerank", "retrieve", "pairs"]
 
@@ -191,7 +192,7 @@ class _Ranker:
         if self.request.task is not None:
             return self.request.task
         named = [name for name in (self.request.model, self.request.against) if name and not is_a_run(name)]
-        return "retrieve" if all(encodes_ahead(self.matcher(name)) for name in named) else "rerank"
+        return "retrieve" if all(can_search(self.matcher(name)) for name in named) else "rerank"
 
     def lists(self) -> dict[str, list[str]]:
         """What is re-ranked for each query."""
@@ -207,4 +208,6 @@ class _Ranker:
         if self.request.store is None:
             return None
         key = {**matcher.identity(), "side": "document"}
-        return EncodingStore.open(store_path(self.request.store, key), key, matcher.dim)  # type: ignore[arg-type]
+        tokens: Tokens = "ragged" if encodes_tokens(matcher) else None
+        dim: int = matcher.dim  # type: ignore[assignment]
+        return EncodingStore.open(store_path(self.request.store, key), key, dim, tokens=tokens)

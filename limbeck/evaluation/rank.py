@@ -8,7 +8,7 @@ evaluate_run(retrieve(matcher, data, query_ids), qrels)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from limbeck.data.dataset import RankingData, Run
 from limbeck.errors import LimbeckError
 from limbeck.progress import progress, track
 from limbeck.search.exact import exact_search
+from limbeck.search.late import exact_late_search
 from limbeck.stores.encodings import EncodingStore, encode_with_store
+from limbeck.stores.ragged import Ragged
 
 _TEXTS = 4096  # encoded at a time
 _PAIRS = 8192  # scored at a time
@@ -40,9 +42,31 @@ class Encoder(Scorer, Protocol):
     def encode_document(self, texts: list[str]) -> np.ndarray: ...
 
 
+class TokenEncoder(Scorer, Protocol):
+    """A matcher that keeps a vector for every token of a text, and lets them meet in MaxSim."""
+
+    similarity: str
+
+    def encode_query(self, texts: list[str]) -> Ragged: ...
+
+    def encode_document(self, texts: list[str]) -> Ragged: ...
+
+    def match(self, queries: Ragged, documents: Ragged) -> np.ndarray: ...
+
+
 def encodes_ahead(matcher: Scorer) -> TypeGuard[Encoder]:
     """Whether documents can be encoded once, before any query is known, and a pair costs one inner product."""
     return getattr(matcher, "similarity", None) in ("dot", "cosine")
+
+
+def encodes_tokens(matcher: Scorer) -> TypeGuard[TokenEncoder]:
+    """Whether documents can be encoded once, and a pair costs an inner product for every two tokens."""
+    return getattr(matcher, "similarity", None) in ("maxsim", "meanmaxsim")
+
+
+def can_search(matcher: Scorer) -> bool:
+    """Whether a query can meet the whole corpus."""
+    return encodes_ahead(matcher) or encodes_tokens(matcher)
 
 
 def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:
@@ -57,11 +81,12 @@ def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:
     owners = np.repeat(np.arange(len(query_ids)), [len(rows) for rows in listed])  # [pairs] positions in query_ids
     rows = np.concatenate([*listed, np.zeros(0, dtype=np.int64)]).astype(np.int64)  # [pairs] rows of the corpus
     texts = data.queries.take(data.queries.rows(query_ids))
-    scores = (
-        _encoded_scores(matcher, data, texts, owners, rows)
-        if encodes_ahead(matcher)
-        else _pair_scores(matcher, data, texts, owners, rows)
-    )
+    if encodes_ahead(matcher):
+        scores = _encoded_scores(matcher, data, texts, owners, rows)
+    elif encodes_tokens(matcher):
+        scores = _late_scores(matcher, data, texts, owners, rows)
+    else:
+        scores = _pair_scores(matcher, data, texts, owners, rows)
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         pair = f"query {query_ids[owners[bad[0]]]!r}, document {data.corpus.id_at(int(rows[bad[0]]))!r}"
@@ -81,18 +106,25 @@ def retrieve(
     With a `store`, document vectors are taken from it, and those it lacks are encoded into it; else they are computed
     and dropped, block by block.
     """
-    if not encodes_ahead(matcher):
-        raise LimbeckError(
-            "retrieval needs a dual encoder, which encodes documents ahead; re-rank candidates with this one instead"
-        )
+    if not can_search(matcher):
+        problem = "retrieval needs a dual encoder or a ColBERT, which encode documents ahead"
+        raise LimbeckError(f"{problem}; re-rank candidates with this one instead")
     if not query_ids:
         return {}
-    queries = _query_vectors(matcher, data.queries.take(data.queries.rows(query_ids)))
-    scores, rows = exact_search(queries, _document_blocks(matcher, data, store), k)
+    texts = data.queries.take(data.queries.rows(query_ids))
+    if encodes_ahead(matcher):
+        blocks = (_prepared(matcher, block) for block in _document_blocks(matcher, data, store))
+        scores, rows = exact_search(_query_vectors(matcher, texts), blocks, k)
+    else:
+        assert encodes_tokens(matcher)
+        scores, rows = exact_late_search(
+            matcher, matcher.encode_query(texts), _document_blocks(matcher, data, store), k
+        )
     return {query: _in_order(data, rows[at], scores[at]) for at, query in enumerate(query_ids)}
 
 
-def _document_blocks(matcher: Encoder, data: RankingData, store: EncodingStore | None) -> Iterator[np.ndarray]:
+def _document_blocks(matcher: Encoder | TokenEncoder, data: RankingData, store: EncodingStore | None) -> Iterator[Any]:
+    """The vectors [documents, dim], or the token vectors (`Ragged`), of the corpus, block by block."""
     corpus = data.corpus
     if store is not None:
         encode_with_store(store, (text for _, text in corpus.items()), matcher.encode_document, total=len(corpus))
@@ -100,7 +132,10 @@ def _document_blocks(matcher: Encoder, data: RankingData, store: EncodingStore |
     with progress(label, len(corpus)) as advance:
         for start in range(0, len(corpus), _TEXTS):
             texts = corpus.take(range(start, min(start + _TEXTS, len(corpus))))
-            yield _prepared(matcher, store.get(texts) if store is not None else matcher.encode_document(texts))
+            if store is None:
+                yield matcher.encode_document(texts)
+            else:
+                yield store.get_ragged(texts) if store.tokens == "ragged" else store.get(texts)
             advance(len(texts))
 
 
@@ -123,6 +158,28 @@ def _encoded_scores(
             for some in np.array_split(pairs, -(-len(pairs) // _PAIRS)):
                 places = np.searchsorted(block, rows[some])
                 scores[some] = np.einsum("nd,nd->n", left[owners[some]], right[places])
+            advance(len(block))
+    return scores
+
+
+def _late_scores(
+    matcher: TokenEncoder, data: RankingData, queries: list[str], owners: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """MaxSim of the pairs, by blocks of distinct documents: [pairs]."""
+    scores = np.zeros(len(rows), dtype=np.float32)
+    left = matcher.encode_query(queries)
+    order = np.argsort(rows, kind="stable")
+    distinct, first = np.unique(rows[order], return_index=True)
+    bounds = np.append(first, len(rows))
+    with progress("Encoding documents", len(distinct)) as advance:
+        for start in range(0, len(distinct), _TEXTS):
+            block = distinct[start : start + _TEXTS]
+            right = matcher.encode_document(data.corpus.take(block))
+            pairs = order[bounds[start] : bounds[start + len(block)]]
+            for owner in np.unique(owners[pairs]):
+                own = pairs[owners[pairs] == owner]
+                found = matcher.match(left.take(np.array([owner])), right.take(np.searchsorted(block, rows[own])))
+                scores[own] = found[0]
             advance(len(block))
     return scores
 

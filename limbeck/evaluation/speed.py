@@ -8,7 +8,7 @@ import numpy as np
 
 from limbeck.data.dataset import RankingData
 from limbeck.evaluation.latency import Latency, measure_latency
-from limbeck.evaluation.rank import Lists, Scorer, encodes_ahead
+from limbeck.evaluation.rank import Lists, Scorer, encodes_ahead, encodes_tokens
 from limbeck.progress import reporting
 
 TIMED_QUERIES = 10
@@ -36,7 +36,7 @@ def rerank_speed(
     """Time the re-ranking of a few queries' candidates; None where no query has any.
 
     A matcher that encodes ahead has its documents' vectors ready, as it would when it serves: its time is that of
-    encoding the query and of the inner products.
+    encoding the query and of the inner products, or of MaxSim.
     """
     timed = [query for query, documents in candidates.items() if len(documents)][:queries]
     if not timed:
@@ -50,6 +50,12 @@ def rerank_speed(
 
         def rank(query: str) -> np.ndarray:
             return np.argsort(-(stored[query] @ encoder.encode_query([data.queries[query]])[0]))
+    elif encodes_tokens(matcher):
+        late = matcher
+        tokens = {query: late.encode_document(data.corpus.take(listed)) for query, listed in rows.items()}
+
+        def rank(query: str) -> np.ndarray:
+            return np.argsort(-late.match(late.encode_query([data.queries[query]]), tokens[query])[0])
     else:
         texts = {query: data.corpus.take(listed) for query, listed in rows.items()}
 

@@ -1,73 +1,31 @@
-"""From a description to a matcher: which weights to start from, how deep, how pooled, how wide."""
+"""From a description to a matcher."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import string
+from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 from sentence_transformers import CrossEncoder as STCrossEncoder
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
 from torch import nn
+from transformers import AddedToken
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
+from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.segments import JointTransformer, SegmentPooling
+from limbeck.matchers.spec import MatcherSpec
 
-
-class MatcherSpec(BaseModel):
-    """A matcher to be made: the `student` of a recipe, or a teacher that is trained first."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: Literal["dual_encoder", "cross_encoder"] = "dual_encoder"
-    start: str = Field("minilm", description="weights to start from: a folder, a hub name, or `minilm`")
-    layers: int | None = Field(None, ge=1, description="keep the first so many layers; all by default")
-    pooling: Literal["mean", "cls", "segments"] = Field(
-        "mean", description="segments (cross-encoder): each text by itself; starts as the dual encoder it was"
-    )
-    query_length: int = Field(32, ge=4, description="tokens of a query, special ones included")
-    document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
-    dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
-    layer_norm: bool = Field(False, description="layer norm on the pooled output")
-    dim: int | None = Field(None, ge=1, le=65536, description="embedding size after a learnt projection (dual encoder)")
-    similarity: Literal["dot", "cosine"] = "dot"
-    scale: float | None = Field(
-        None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (dual encoder, dot)"
-    )
-    prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
-    separate: bool = Field(False, description="a tower of its own for each side (dual encoder)")
-    outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder)")
-
-    @model_validator(mode="after")
-    def _options_fit_the_kind(self) -> MatcherSpec:
-        if self.kind == "cross_encoder":
-            wrong = [name for name in ("dim", "scale") if getattr(self, name) is not None]
-            wrong += [name for name in ("separate", "prompts") if getattr(self, name)]
-            wrong += ["similarity"] if self.similarity != "dot" else []
-            if wrong:
-                raise ValueError(f"{wrong[0]} belongs to a dual_encoder; a cross_encoder has one joint pass")
-            if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
-                raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
-        elif self.outputs != 1:
-            raise ValueError("outputs belongs to a cross_encoder; a dual_encoder has one score per pair")
-        elif self.pooling == "segments":
-            raise ValueError("pooling: segments belongs to a cross_encoder; a dual_encoder sees one text at a time")
-        if self.scale is not None and self.similarity != "dot":
-            raise ValueError("scale needs similarity: dot; a cosine cannot leave [-1, 1]")
-        return self
-
-    @property
-    def pair_length(self) -> int:
-        """Tokens of both texts together, for a cross-encoder."""
-        return self.query_length + self.document_length
+MARKERS = {"query": "[unused0]", "document": "[unused1]"}  # word pieces that no text has, as in Stanford's ColBERT
 
 
 def build(spec: MatcherSpec) -> Matcher:
@@ -75,12 +33,13 @@ def build(spec: MatcherSpec) -> Matcher:
     with quiet():
         if spec.kind == "cross_encoder":
             return CrossEncoder(STCrossEncoder(modules=_cross_modules(spec), activation_fn=nn.Identity()))
+        if spec.kind == "colbert":
+            return _colbert(spec)
         modules: list[nn.Module] = [*_dual_modules(spec)]
         if spec.separate:
             modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]
-        return DualEncoder(
-            SentenceTransformer(modules=modules, similarity_fn_name=spec.similarity, prompts=spec.prompts)
-        )
+        similarity: Any = spec.similarity
+        return DualEncoder(SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=spec.prompts))
 
 
 def _transformer(spec: MatcherSpec, lengths: dict[str, int], kind: type[Transformer] = Transformer) -> Transformer:
@@ -147,15 +106,59 @@ def _dual_modules(spec: MatcherSpec) -> list[Module]:
     modules = _pooled(spec, transformer)
     width = transformer.get_embedding_dimension()
     if spec.dim is not None:
-        projection = Dense(width, spec.dim, bias=False, activation_function=nn.Identity())
-        nn.init.orthogonal_(projection.linear.weight)
-        modules.append(projection)
+        modules.append(_projection(width, spec.dim))
         width = spec.dim
     if spec.scale is not None:
         start = torch.eye(width) * spec.scale**0.5
         modules.append(Normalize())
         modules.append(Dense(width, width, bias=False, activation_function=nn.Identity(), init_weight=start))
     return modules
+
+
+def _colbert(spec: MatcherSpec) -> ColBERT:
+    """Tokens, a projection, unit length; punctuation of documents does not count (TCT-ColBERT Sec. 3.1)."""
+    transformer = _transformer(spec, _lengths(spec))
+    tokenizer: Any = transformer.tokenizer
+    if tokenizer.mask_token is None:
+        raise LimbeckError(
+            f"{spec.start}: has no [MASK] token to fill queries with; start a colbert from another model"
+        )
+    transformer.query_expansion = {"strategy": "fixed", "attend": False, "length": spec.query_length}
+    projection = _projection(transformer.get_embedding_dimension(), spec.dim, module_input_name="token_embeddings")
+    model = MultiVectorEncoder(
+        modules=[
+            transformer,
+            projection,
+            MultiVectorMask(skiplist_words=_punctuation(tokenizer)),
+            Normalize(module_input_name="token_embeddings"),
+        ],
+        prompts=_markers(tokenizer),
+        similarity_fn_name=spec.similarity,
+    )
+    return ColBERT(model)
+
+
+def _markers(tokenizer: Any) -> dict[str, str]:
+    """What tells a query from a document: a spare word piece each, or plain text where there are none."""
+    vocabulary = tokenizer.get_vocab()
+    if not all(marker in vocabulary for marker in MARKERS.values()):
+        return {"query": "[Q] ", "document": "[D] "}
+    special = [AddedToken(marker, normalized=False, special=True) for marker in MARKERS.values()]
+    tokenizer.add_special_tokens({"additional_special_tokens": special})
+    return MARKERS
+
+
+def _punctuation(tokenizer: Any) -> list[str]:
+    vocabulary = tokenizer.get_vocab()
+    return [mark for mark in string.punctuation if mark in vocabulary]
+
+
+def _projection(width: int, dim: int | None, **names: Any) -> Dense:
+    """A learnt linear map that starts as a rotation, so that angles survive where the width does not shrink."""
+    assert dim is not None
+    projection = Dense(width, dim, bias=False, activation_function=nn.Identity(), **names)
+    nn.init.orthogonal_(projection.linear.weight)
+    return projection
 
 
 def first_line(error: BaseException) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+
+T = TypeVar("T")
 
 PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
 STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
@@ -55,9 +57,12 @@ def prepare_chunks(
     if not texts:
         return {"chunks": [], "restore": torch.empty(0, dtype=torch.long)}
     features = preprocess(list(texts))
-    lengths = features["attention_mask"].sum(dim=1)
+    real_tokens = features["attention_mask"].bool()
+    if "query_expansion_positions" in features:  # ColBERT's [MASK] tokens count, whether they are attended to or not
+        real_tokens = real_tokens | features["query_expansion_positions"].bool()
+    lengths = real_tokens.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
-    padded_left = bool((features["attention_mask"][:, 0] == 0).any())
+    padded_left = bool((~real_tokens[:, 0]).any())
     chunks = []
     for rows in split_by_length(lengths[order].tolist(), limit):
         width = int(lengths[order[rows]].max())
@@ -76,14 +81,15 @@ def run_chunks(prepared: dict[str, Any], run: Callable[[dict[str, Any]], Tensor]
     return torch.cat(each_chunk(prepared, run, recompute))[prepared["restore"]]
 
 
-def each_chunk(
-    prepared: dict[str, Any], run: Callable[[dict[str, Any]], Tensor], recompute: bool = False
-) -> list[Tensor]:
+def each_chunk(prepared: dict[str, Any], run: Callable[[dict[str, Any]], T], recompute: bool = False) -> list[T]:
     """What `run` makes of each chunk, in the order of the chunks."""
-    return [
-        checkpoint(run, dict(chunk), use_reentrant=False) if recompute and torch.is_grad_enabled() else run(dict(chunk))
-        for chunk in prepared["chunks"]
-    ]
+
+    def fresh(chunk: dict[str, Any]) -> T:
+        return run(dict(chunk))  # a copy for every pass: modules put their results into the features they get
+
+    if recompute and torch.is_grad_enabled():
+        return [checkpoint(fresh, chunk, use_reentrant=False) for chunk in prepared["chunks"]]
+    return [fresh(chunk) for chunk in prepared["chunks"]]
 
 
 def texts_of_chunks(prepared: dict[str, Any]) -> list[list[int]]:

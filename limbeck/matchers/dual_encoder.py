@@ -19,6 +19,7 @@ from limbeck.matchers.base import SCORES, Matcher, TextBatch
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import INTERACTIONS
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.tct import load_tct
 from limbeck.matchers.token_head import TokenHead, Vocabulary
 from limbeck.matchers.tower import Tower
 from limbeck.signals import Signals
@@ -118,7 +119,7 @@ class DualEncoder(Matcher):
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:
         """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
         with quiet():
-            return cls(SentenceTransformer(str(path), revision=revision))
+            return cls(load_tct(str(path), revision) or SentenceTransformer(str(path), revision=revision))
 
 
 def _per_list(documents: Tensor, lists: Tensor | None, queries: int) -> Tensor:

@@ -12,18 +12,23 @@ from limbeck.errors import LimbeckError
 from limbeck.files import recover_directory
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.build import first_line
+from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
 
-KINDS: dict[str, type[CrossEncoder] | type[DualEncoder]] = {
+Loadable = type[CrossEncoder] | type[DualEncoder] | type[ColBERT]
+
+KINDS: dict[str, Loadable] = {
     "CrossEncoder": CrossEncoder,
     "SentenceTransformer": DualEncoder,
+    "MultiVectorEncoder": ColBERT,
+    "ColBERT": ColBERT,  # as PyLate writes it
 }
 
 
 def load(name: str | Path, revision: str | None = None) -> Matcher:
-    """The matcher in a folder or under a hub name: a cross-encoder or a dual encoder, as its files say."""
+    """The matcher in a folder or under a hub name: a cross-encoder, a dual encoder or a ColBERT, as its files say."""
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
         recover_directory(Path(str(name)).expanduser())
     path = resolve(name, revision)
@@ -37,19 +42,23 @@ def load(name: str | Path, revision: str | None = None) -> Matcher:
         raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
 
 
-def _kind(path: str, revision: str | None) -> type[CrossEncoder] | type[DualEncoder]:
-    """What the files say; a plain transformers folder with a classification head is a cross-encoder."""
+def _kind(path: str, revision: str | None) -> Loadable:
+    """What the files say; a plain transformers folder tells by its architecture."""
     config = _read(path, "config_sentence_transformers.json", revision)
     if config and config.get("model_type"):
         kind = config["model_type"]
         if kind not in KINDS:
-            raise LimbeckError(f"{path}: a {kind} cannot be used here; give a cross-encoder or a dual encoder")
+            raise LimbeckError(
+                f"{path}: a {kind} cannot be used here; give a cross-encoder, a dual encoder or a ColBERT"
+            )
         return KINDS[kind]
     if _read(path, "modules.json", revision):
         return DualEncoder
     architectures = (_read(path, "config.json", revision) or {}).get("architectures") or []
     if any(name.endswith("ForSequenceClassification") for name in architectures):
         return CrossEncoder
+    if "HF_ColBERT" in architectures:  # as Stanford's ColBERT writes it
+        return ColBERT
     return DualEncoder
 
 

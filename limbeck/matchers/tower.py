@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router, Transformer
 from torch import Tensor, nn
 
@@ -28,9 +27,9 @@ BLOCK = 512  # texts between two signs of progress
 class Tower(nn.Module):
     """A sentence-transformers model as a tower: one vector per text, for both sides or (routed) for each its own."""
 
-    def __init__(self, model: SentenceTransformer) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
 
     @property
     def dim(self) -> int:
@@ -107,6 +106,7 @@ class Tower(nn.Module):
 def describe(model: Any) -> dict[str, Any]:
     """What besides the weights decides a sentence-transformers model's outputs."""
     transformers = [module for module in model.modules() if isinstance(module, Transformer)]
+    expansions = [part.query_expansion for part in transformers]
     return {
         "version": CODE_VERSION,
         "modules": [repr(module) for module in model],
@@ -115,6 +115,7 @@ def describe(model: Any) -> dict[str, Any]:
         "tokenisers": [tokeniser_digest(part.tokenizer) for part in transformers],
         "prompts": {name: text for name, text in model.prompts.items() if text},
         "default_prompt": model.default_prompt_name,
+        **({"expansion": expansions} if any(expansions) else {}),
     }
 
 

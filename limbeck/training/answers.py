@@ -8,7 +8,7 @@ from typing import Any
 
 from limbeck.data import Texts, ranked
 from limbeck.evaluation import rerank, retrieve
-from limbeck.evaluation.rank import encodes_ahead
+from limbeck.evaluation.rank import can_search
 from limbeck.matchers import Matcher
 from limbeck.search.sparse import bm25_candidates
 from limbeck.training.session import Session
@@ -27,7 +27,7 @@ def answer(
     asked = Texts.from_dict({str(number): question for number, question in enumerate(questions)})
     data = replace(session.data, queries=asked)
     found = bm25_candidates(data, list(asked), depth, session.sparse)
-    ahead = encodes_ahead(student)
+    ahead = can_search(student)
     searched = retrieve(student, data, list(asked), depth) if ahead else rerank(student, data, found)
     both = {key: list(dict.fromkeys([*found[key], *searched[key]])) for key in asked}
     runs = {"teacher": rerank(teacher, data, both), name: searched}

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.measures import canonical_name
-from limbeck.matchers.build import MatcherSpec
+from limbeck.matchers.spec import TEACHER, MatcherSpec
 from limbeck.objectives import Objective, parse
 
 SOURCES = ("bm25", "uniform", "given", "scored")
@@ -160,6 +160,8 @@ class TeacherSpec(Part):
             raise ValueError("give either model (used as it is) or train (fine-tuned first), not both")
         if self.only_scores and self.scores is None:
             raise ValueError("give a model, a matcher to train, or scores")
+        if self.train is not None and self.train.start == TEACHER:
+            raise ValueError("train.start: a teacher cannot start from itself; name a model")
         if self.train is not None and not self.stages:
             raise ValueError("a teacher to train needs stages")
         if self.train is None and self.stages:
@@ -240,6 +242,10 @@ class Recipe(Part):
             if stage.lists.in_batch and not stage.needs_labels and self.teacher is not None and not self.teacher.live:
                 problem = f"stages.{number}.lists.in_batch: stored scores know nothing of other queries' documents"
                 raise ValueError(f"{problem}; set teacher.live, or add one_hot")
+        if self.student.start == TEACHER and (self.teacher is None or self.teacher.only_scores):
+            raise ValueError("student.start: teacher needs a teacher with a model; name another start")
+        if self.student.start == TEACHER and self.teacher is not None and self.teacher.revision is not None:
+            raise ValueError("student.start: teacher takes no revision; download the teacher and name its folder")
         self._refuse_masked_pairs()
         every = [*self.stages, *(self.teacher.stages if self.teacher else [])]
         has_scores = self.teacher is not None and self.teacher.scores is not None
@@ -252,5 +258,5 @@ class Recipe(Part):
         if self.teacher is not None and self.teacher.train is not None:
             trained["teacher.train"] = (self.teacher.train, self.teacher.stages)
         for who, (spec, stages) in trained.items():
-            if spec.kind == "cross_encoder" and any(stage.restores_tokens for stage in stages):
-                raise ValueError(f"masked_lm needs a tower, and {who} is a cross_encoder; use dual_encoder, or drop it")
+            if spec.kind != "dual_encoder" and any(stage.restores_tokens for stage in stages):
+                raise ValueError(f"masked_lm needs a dual_encoder, and {who} is a {spec.kind}; change it, or drop it")

@@ -22,7 +22,7 @@ from limbeck.evaluation import (
     retrieve,
 )
 from limbeck.evaluation.command import size_in_mb
-from limbeck.evaluation.rank import Scorer, encodes_ahead
+from limbeck.evaluation.rank import Scorer, can_search, encodes_ahead, encodes_tokens
 from limbeck.evaluation.remember import Remembering
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
@@ -104,8 +104,8 @@ class Bench:
     def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         data = self.session.data
-        ranker: Scorer = Remembering(matcher) if encodes_ahead(matcher) else matcher
-        searches = self.spec.task != "rerank" and encodes_ahead(matcher)
+        ranker: Scorer = Remembering(matcher) if encodes_ahead(matcher) or encodes_tokens(matcher) else matcher
+        searches = self.spec.task != "rerank" and can_search(matcher)
         found = self._judged(retrieve(ranker, data, list(self.labels), k=self.spec.depth)) if searches else None
         if self.spec.task == "retrieve" and found is not None:
             run, result = found

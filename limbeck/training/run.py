@@ -140,7 +140,7 @@ def train_student(session: Session, recipe: Recipe, name: str, place: Path) -> M
         stages = recipe.stages
         dev = session.judged_dev  # reads the data: a mistake there is named before any model is asked for
         torch.manual_seed(recipe.seed)
-        student = build(recipe.student)
+        student = build(session.student_spec(recipe.student))
         distils = any(stage.needs_teacher for stage in stages)
         teacher = session.teacher if distils else None
         for who, matcher in (("teacher", teacher), ("student", student)):
@@ -182,8 +182,8 @@ def measure_references(session: Session, bench: Bench) -> list[Measured]:
         if baseline == "bm25":
             rows.append(bench.bm25())
         else:
-            start = session.recipe.student.start
-            rows.append(bench.model(f"{start}, as it is", "baseline", untrained_start(session.recipe.student)))
+            spec = session.first_start()
+            rows.append(bench.model(f"{spec.start}, as it is", "baseline", untrained_start(spec)))
     return rows
 
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged
-from limbeck.matchers import Matcher, build
+from limbeck.matchers import ColBERT, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.spec import TEACHER
 from limbeck.progress import say
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore
@@ -132,6 +133,26 @@ class Session:
             return {"spearman": means.pop("spearman"), **means}
 
         return measure
+
+    def student_spec(self, spec: MatcherSpec) -> MatcherSpec:
+        """The student's description with `start: teacher` made a folder; it reads texts behind a ColBERT's markers."""
+        if spec.start != TEACHER:
+            return spec
+        teacher = self.teacher  # trained first, if it has to be
+        assert self.recipe.teacher is not None
+        given = self.recipe.teacher.model
+        changed: dict[str, object] = {"start": given or str(self.folder / "teacher" / "model")}
+        if isinstance(teacher, ColBERT) and spec.kind == "dual_encoder" and not spec.prompts:
+            changed["prompts"] = {side: teacher.tower.prompt(side) or "" for side in ("query", "document")}
+        return spec.model_copy(update=changed)
+
+    def first_start(self) -> MatcherSpec:
+        """The student's start, or where the teacher started if that is the teacher."""
+        recipe = self.recipe
+        if recipe.student.start != TEACHER or recipe.teacher is None:
+            return recipe.student
+        first = recipe.teacher.train.start if recipe.teacher.train is not None else recipe.teacher.model
+        return recipe.student.model_copy(update={"start": first})
 
     @cached_property
     def teacher(self) -> Matcher | None:

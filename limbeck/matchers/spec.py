@@ -1,0 +1,84 @@
+"""What a matcher is to be: which weights to start from, how deep, how pooled, how wide."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+COLBERT_DIM = 128
+TEACHER = "teacher"  # as a start: the weights of the recipe's teacher
+# The kinds that an option is for; it may be given for no other. Whatever is not here is for all.
+BELONGS = {
+    "pooling": ("dual_encoder", "cross_encoder"),
+    "dropout": ("dual_encoder", "cross_encoder"),
+    "layer_norm": ("dual_encoder", "cross_encoder"),
+    "dim": ("dual_encoder", "colbert"),
+    "similarity": ("dual_encoder", "colbert"),
+    "scale": ("dual_encoder",),
+    "prompts": ("dual_encoder",),
+    "separate": ("dual_encoder",),
+    "outputs": ("cross_encoder",),
+}
+SIMILARITIES = {"dual_encoder": ("dot", "cosine"), "colbert": ("maxsim", "meanmaxsim")}
+
+
+class MatcherSpec(BaseModel):
+    """A matcher to be made: the `student` of a recipe, or a teacher that is trained first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["dual_encoder", "cross_encoder", "colbert"] = "dual_encoder"
+    start: str = Field(
+        "minilm", description="weights to start from: a folder, a hub name, `minilm`, or (student) `teacher`"
+    )
+    layers: int | None = Field(None, ge=1, description="keep the first so many layers; all by default")
+    pooling: Literal["mean", "cls", "segments"] = Field(
+        "mean", description="segments (cross-encoder): each text by itself; starts as the dual encoder it was"
+    )
+    query_length: int = Field(
+        32, ge=4, description="tokens of a query, special ones included; colbert fills it with [MASK]"
+    )
+    document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
+    dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
+    layer_norm: bool = Field(False, description="layer norm on the pooled output")
+    dim: int | None = Field(
+        None, ge=1, le=65536, description="vector size after a learnt projection; none by default, 128 for colbert"
+    )
+    similarity: Literal["dot", "cosine", "maxsim", "meanmaxsim"] = Field(
+        "dot", description="dot or cosine; for colbert maxsim, the sum over query tokens, or meanmaxsim, their mean"
+    )
+    scale: float | None = Field(
+        None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (dual encoder, dot)"
+    )
+    prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
+    separate: bool = Field(False, description="a tower of its own for each side (dual encoder)")
+    outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_kind(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("kind") == "colbert":
+            return {"similarity": "maxsim", "dim": COLBERT_DIM} | given
+        return given
+
+    @model_validator(mode="after")
+    def _options_fit_the_kind(self) -> MatcherSpec:
+        for name, kinds in BELONGS.items():
+            if self.kind not in kinds and getattr(self, name) != type(self).model_fields[name].get_default():
+                raise ValueError(f"{name} belongs to a {' or a '.join(kinds)}; drop it for a {self.kind}")
+        known = SIMILARITIES.get(self.kind)
+        if known and self.similarity not in known:
+            raise ValueError(f"similarity: a {self.kind} has {' or '.join(known)}, not {self.similarity}")
+        if self.pooling == "segments" and self.kind != "cross_encoder":
+            raise ValueError(f"pooling: segments belongs to a cross_encoder; a {self.kind} sees one text at a time")
+        if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
+            raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
+        if self.scale is not None and self.similarity != "dot":
+            raise ValueError("scale needs similarity: dot; a cosine cannot leave [-1, 1]")
+        return self
+
+    @property
+    def pair_length(self) -> int:
+        """Tokens of both texts together, for a cross-encoder."""
+        return self.query_length + self.document_length

@@ -1,0 +1,72 @@
+"""Released TCT-ColBERT checkpoints read texts in a way of their own, and score as published only if that is kept.
+
+`castorini/tct_colbert-msmarco` and its successors are plain BERT folders. What goes with them: "[CLS] [Q] " or
+"[CLS] [D] " before the text, which a BERT vocabulary cuts into four word pieces, no [SEP], queries filled with [MASK] to
+36 tokens, all attended to. The average leaves the four pieces out; a query's takes every other position, a document's
+the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+FAMILY = "tct_colbert"
+QUERY_LENGTH, DOCUMENT_LENGTH = 36, 512
+MARKS = {"query": "[CLS] [Q] ", "document": "[CLS] [D] "}
+MARK_PIECES = 4
+
+
+class TctTransformer(Transformer):
+    """Tokenises as the released checkpoints were trained; the pooling after it skips the prompt."""
+
+    def preprocess(
+        self, inputs: Any, prompt: str | None = None, processing_kwargs: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        asks = kwargs.get("task") == "query"
+        length = (self.query_length if asks else self.document_length) or DOCUMENT_LENGTH
+        tokenizer: Any = self.tokenizer
+        filling = tokenizer.mask_token * length if asks else ""
+        tokens = tokenizer(
+            [MARKS["query" if asks else "document"] + str(text) + filling for text in inputs],
+            add_special_tokens=False,
+            truncation=True,
+            max_length=length,
+            padding=True,
+            return_tensors="pt",
+        )
+        return {**tokens, "modality": "text", "prompt_length": MARK_PIECES}
+
+
+def load_tct(path: str, revision: str | None = None) -> SentenceTransformer | None:
+    """A checkpoint of the family, known by its name, or one that was saved here; None if it is neither."""
+    listing = Path(path) / "modules.json"
+    if listing.exists():
+        entries = json.loads(listing.read_text(encoding="utf-8"))
+        if not entries or entries[0]["type"] != f"{TctTransformer.__module__}.{TctTransformer.__name__}":
+            return None
+        modules = [TctTransformer.load(path), Pooling.load(str(Path(path) / entries[1]["path"]))]
+        return SentenceTransformer(modules=modules, similarity_fn_name="dot")
+    return _released(path, revision) if Path(path).name.lower().startswith(FAMILY) else None
+
+
+def _released(path: str, revision: str | None) -> SentenceTransformer:
+    told = {"revision": revision} if revision else {}
+    transformer = TctTransformer(
+        path,
+        max_seq_length=DOCUMENT_LENGTH,
+        query_length=QUERY_LENGTH,
+        document_length=DOCUMENT_LENGTH,
+        model_kwargs=dict(told),
+        processor_kwargs=dict(told),
+        config_kwargs=dict(told),
+    )
+    positions = getattr(transformer.config, "max_position_embeddings", DOCUMENT_LENGTH)
+    transformer.max_seq_length = transformer.document_length = min(DOCUMENT_LENGTH, positions)
+    pooling = Pooling(transformer.get_embedding_dimension(), "mean", include_prompt=False)
+    return SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")

@@ -1,0 +1,62 @@
+"""A tower that keeps a vector for every token: ColBERT's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.chunks import each_chunk
+from limbeck.matchers.interactions.maxsim import TokenVectors
+from limbeck.matchers.tower import BLOCK, Side, Tower
+from limbeck.progress import progress
+from limbeck.stores.ragged import Ragged
+
+
+class TokenTower(Tower):
+    """A sentence-transformers multi-vector model as a tower."""
+
+    def token_vectors(
+        self, prepared: dict[str, Any], recompute: bool = False, width: int | None = None
+    ) -> TokenVectors:
+        """The vectors of prepared texts, with gradients: [n, tokens, dim], as wide as the longest or as `width`."""
+
+        def run(features: dict[str, Any]) -> tuple[Tensor, Tensor]:
+            found = self.model(features, task=prepared["side"])
+            return found["token_embeddings"], found["attention_mask"].bool()
+
+        chunks = each_chunk(prepared, run, recompute)
+        if not chunks:  # part of the graph all the same, or other processes would wait for its gradient
+            nothing = next(parameter for parameter in self.parameters() if parameter.requires_grad).sum() * 0
+            vectors = nothing + torch.zeros(0, width or 0, self.dim, device=self.model.device)
+            return TokenVectors(vectors, torch.zeros(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
+        widest = width or max(mask.shape[1] for _, mask in chunks)
+        restore = prepared["restore"]
+        vectors = torch.cat([F.pad(found, (0, 0, 0, widest - found.shape[1])) for found, _ in chunks])
+        masks = torch.cat([F.pad(mask, (0, widest - mask.shape[1])) for _, mask in chunks])
+        return TokenVectors(vectors[restore], masks[restore])
+
+    def longest(self, side: Side) -> int:
+        """Tokens of a side's longest text."""
+        part: Any = self.transformer(side)
+        own = part.query_length if side == "query" else part.document_length
+        expanded = part.query_expansion["length"] if side == "query" and part.query_expansion else None
+        return int(expanded or own or part.max_seq_length)
+
+    def encode_tokens(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> Ragged:
+        """The token vectors of texts as float32, for inference; exactly sentence-transformers' own."""
+        if isinstance(texts, str):
+            raise LimbeckError("encode wants a list of texts, not one text; put it in a list")
+        encode = self.model.encode_query if side == "query" else self.model.encode_document
+        parts: list[np.ndarray] = []
+        with progress("Encoding queries" if side == "query" else "Encoding documents", len(texts)) as advance:
+            for start in range(0, len(texts), BLOCK):
+                block = list(texts[start : start + BLOCK])
+                parts += encode(block, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
+                advance(len(block))
+        return Ragged.from_list(parts) if parts else Ragged(np.zeros((0, self.dim), np.float32), np.zeros(0, np.int64))
