@@ -37,6 +37,10 @@ def msmarco(tmp_path):
             if pid != query - 100
         ),
     )
+    write(
+        folder / "qidpidtriples.train.small.tsv",
+        ((query, query - 100, pid) for query in train for pid in pools[query] if pid != query - 100),
+    )
     return folder, scores
 
 
@@ -65,3 +69,26 @@ def test_in_defense_of_dual_encoders(msmarco, tiny_bert, tmp_path):
     assert student.objective == "m3se"
     assert set(student.measures) == {"ndcg@10", "mrr@10", "search ndcg@10", "search mrr@10"}
     assert "dev" in (tmp_path / "run" / "log.jsonl").read_text()
+
+
+def test_tct_colbert(msmarco, tiny_bert, tmp_path):
+    folder, _ = msmarco
+    small = [f"{stages}.0.{key}" for stages in ("teacher.stages", "stages") for key in ("steps=3", "workers=0")]
+    small += [
+        f"{stages}.0.{key}" for stages in ("teacher.stages", "stages") for key in ("batch_size=8", "eval_every=2")
+    ]
+    small += [f"{who}.document_length=60" for who in ("teacher.train", "student")]
+    result = lb.distill(
+        "tct-msmarco", tmp_path / "run", [f"data.source={folder}", f"teacher.train.start={tiny_bert}", *small]
+    )
+    teacher, student = result.rows[0], result.rows[-1]
+    assert set(student.measures) == {"mrr@10", "recall@1000", "search mrr@10", "search recall@1000"}
+    assert set(teacher.measures) == set(student.measures)  # ColBERT searches the whole corpus too
+    assert not (tmp_path / "run" / "teacher" / "scores").exists()  # it was asked in every step, and nothing was stored
+    weights = [
+        lb.load(tmp_path / "run" / place).tower.token_embeddings("query") for place in ("teacher/model", "student")
+    ]
+    assert weights[0].shape == weights[1].shape
+    assert lb.load(tmp_path / "run").tower.prompt("query") == lb.load(tmp_path / "run/teacher/model").tower.prompt(
+        "query"
+    )
