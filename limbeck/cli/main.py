@@ -32,7 +32,7 @@ PLACES = {
     errno.ENOTDIR: "choose another place",
 }
 
-for verb in ("demo", "recipes", "distill", "sweep", "annotate", "evaluate", "report"):
+for verb in ("demo", "recipes", "distill", "sweep", "annotate", "expand", "evaluate", "report"):
     import_module(f"limbeck.cli.{verb}").register(app)
 
 

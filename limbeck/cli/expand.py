@@ -1,0 +1,40 @@
+"""`limbeck expand`: doc2query, resumable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def expand(
+        data: str = typer.Argument(help="A BEIR folder, MS MARCO files, a hub name, ... or pydocs."),
+        model: str = typer.Option(..., "--model", help="A seq2seq model that writes queries: folder or hub name."),
+        out: Path = typer.Option(..., "--out", help="Directory for the expanded data; run it again to go on."),
+        per_document: int = typer.Option(5, min=1, help="Queries to generate for each document."),
+        batch_size: int = typer.Option(8, min=1, help="Documents at a time; it does not change the queries."),
+        max_length: int = typer.Option(64, min=1, help="Tokens of a query."),
+        document_length: int = typer.Option(512, min=1, help="Tokens of a document that the model reads."),
+        top_k: int = typer.Option(10, min=1, help="Tokens to choose from at each step; 1 takes the likeliest."),
+        seed: int = typer.Option(0),
+        teacher: str = typer.Option(None, "--filter", help="A matcher whose scores decide which queries are kept."),
+        keep: float = typer.Option(None, help="The share of queries that --filter keeps; 0.7 by default."),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Append to each document the queries it might answer, for sparse search. Nothing is generated twice."""
+        from limbeck.cli.console import reporter
+        from limbeck.progress import reporting
+        from limbeck.search.doc2query import Sampling
+        from limbeck.search.expand import expand_data
+
+        how = Sampling(per_document, top_k, max_length, document_length, seed)
+        with reporting(reporter()):
+            done = expand_data(data, model, out, how, batch_size, teacher, keep)
+        if as_json:
+            print(json.dumps({**vars(done), "out": str(done.out)}, indent=2))
+        else:
+            now = f"those of {done.generated:,} documents were generated now"
+            print(f"{done.out}: {done.kept:,} queries behind {done.documents:,} documents; {now}")

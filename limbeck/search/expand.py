@@ -1,0 +1,238 @@
+"""Documents with the queries they might answer, for the sparse part of a search (doc2query).
+
+DIR/expand.json       what made the queries; another model, data set or seed may not take over the folder
+DIR/samples.jsonl     every query that was generated, block by block of the corpus, appended as the work goes on
+DIR/scores-*.jsonl    what a teacher thinks of them, likewise
+DIR/expansions.jsonl  the queries that were kept, in the order of the corpus
+DIR/corpus.jsonl      the documents with these queries behind their texts; with queries.jsonl and qrels/ a BEIR folder
+
+The last two and the data set around them appear together, when all is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from limbeck.data import RankingData, Texts, load
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import (
+    alone_in,
+    digest,
+    directory_atomically,
+    make_directory,
+    recover_directory,
+    require_empty_or_absent,
+    write_atomically,
+)
+from limbeck.matchers import Matcher
+from limbeck.matchers import load as load_matcher
+from limbeck.progress import progress, track
+from limbeck.search.doc2query import QueryGenerator, Sampling
+from limbeck.search.expansions import EXPANSIONS
+from limbeck.stores.append_log import AppendLog
+from limbeck.stores.manifest import Manifest, canonical, require_same
+
+KIND = "limbeck expansion"
+KEEP = 0.7
+BLOCK = 1024  # documents that are sorted by length together; the logs are in order of these blocks
+_SCORED = 32  # documents whose queries are scored between two writes
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """What `expand_data` did."""
+
+    out: Path
+    documents: int
+    kept: int  # queries, of all documents
+    generated: int  # documents whose queries were not there before
+
+
+def expand_data(
+    source: str,
+    model: str,
+    out: Path,
+    how: Sampling | None = None,
+    batch_size: int = 8,
+    teacher: str | None = None,
+    keep: float | None = None,
+) -> Expanded:
+    """Generate queries for every document, keep all or those that a teacher scores best, and write the data set anew.
+
+    A kill loses a batch at most, and nothing that is on disk is generated or scored again.
+    """
+    how = how or Sampling()
+    keep = _share(teacher, keep)
+    data = load(source)
+    if not isinstance(data, RankingData):
+        raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and documents")
+    recover_directory(out)
+    matcher = load_matcher(teacher) if teacher is not None else None  # a mistake is told before the work is done
+    generator = QueryGenerator.load(model)
+    identity = {**generator.identity(), **asdict(how), "documents": data.corpus.content_digest}
+    wanted = Manifest(KIND, identity, {"block": BLOCK})
+    _claim(out, wanted)
+    with alone_in(out):
+        samples = AppendLog(out / "samples.jsonl")
+        generated = _generate(generator, data.corpus, samples, how, batch_size)
+        expansions = _all(data.corpus, samples)
+        if matcher is not None:
+            scores = _score(matcher, data.corpus, samples, out)
+            expansions = _best(data.corpus, samples, scores, keep)
+        kept = _write(data, out, expansions)
+    return Expanded(out, len(data.corpus), kept, generated)
+
+
+def _share(teacher: str | None, keep: float | None) -> float:
+    if keep is not None and teacher is None:
+        raise LimbeckError("--keep needs scores to keep the best by; name a teacher with --filter")
+    if keep is not None and not 0 < keep <= 1:
+        raise LimbeckError(f"--keep {keep} is no share; give a number above 0 and up to 1")
+    return KEEP if keep is None else keep
+
+
+def _claim(out: Path, wanted: Manifest) -> None:
+    """Go on in a folder that the same work began, or begin one."""
+    manifest = out / "expand.json"
+    if manifest.exists():
+        require_same(out, Manifest.load(manifest, KIND), wanted)
+        return
+    require_empty_or_absent(out, "choose another --out")
+    make_directory(out)
+    wanted.save(manifest)
+
+
+def _blocks(corpus: Texts) -> list[range]:
+    return [range(start, min(start + BLOCK, len(corpus))) for start in range(0, len(corpus), BLOCK)]
+
+
+def _missing(corpus: Texts, block: range, log: AppendLog) -> list[int]:
+    """The rows of a block that a log does not have yet. It is in order of blocks: only its last one is looked into."""
+    if len(log) >= block.stop:
+        return []
+    done = {record.get("_id") for record in log.records(block.start)}
+    return [row for row, key in zip(block, corpus.ids_at(block), strict=True) if key not in done]
+
+
+def _by_block(corpus: Texts, log: AppendLog, field: str) -> Iterator[list[list[Any]]]:
+    """What a log says of every document, in the order of the corpus, a block in memory at a time."""
+    records = log.records()
+    for block in _blocks(corpus):
+        found = {record.get("_id"): record.get(field) for record in islice(records, len(block))}
+        lists = [found.get(key) for key in corpus.ids_at(block)]
+        if not all(isinstance(each, list) for each in lists):
+            problem = f"is damaged between lines {block.start + 1} and {block.stop}"
+            raise bad_input(log.path, problem, f"remove {log.path} and run the same command again")
+        yield lists  # type: ignore[misc]
+
+
+def _generate(generator: QueryGenerator, corpus: Texts, log: AppendLog, how: Sampling, batch_size: int) -> int:
+    before = len(log)
+    with progress("Generating queries", len(corpus)) as advance:
+        advance(before)
+        for block in _blocks(corpus):
+            rows = sorted(_missing(corpus, block, log), key=lambda row: len(corpus.text_at(row)))  # little padding
+            for start in range(0, len(rows), batch_size):
+                batch = rows[start : start + batch_size]
+                ids = corpus.ids_at(batch)
+                lists = generator.generate(ids, corpus.take(batch), how)
+                log.append({"_id": key, "queries": queries} for key, queries in zip(ids, lists, strict=True))
+                advance(len(batch))
+    return len(log) - before
+
+
+def _score(teacher: Matcher, corpus: Texts, samples: AppendLog, out: Path) -> AppendLog:
+    """The teacher's score of every query with its own document."""
+    if teacher.outputs != 1:
+        raise LimbeckError(f"--filter: the teacher gives {teacher.outputs} scores for a pair; name one that gives one")
+    log = AppendLog(out / f"scores-{digest(canonical(teacher.identity()))[:8]}.jsonl")
+    with progress("Scoring queries", len(corpus)) as advance:
+        advance(len(log))
+        for block, lists in zip(_blocks(corpus), _by_block(corpus, samples, "queries"), strict=True):
+            rows = _missing(corpus, block, log)
+            for start in range(0, len(rows), _SCORED):
+                batch = rows[start : start + _SCORED]
+                queries = [lists[row - block.start] for row in batch]
+                log.append(_scored(teacher, corpus.ids_at(batch), corpus.take(batch), queries))
+                advance(len(batch))
+    return log
+
+
+def _scored(
+    teacher: Matcher, ids: Sequence[str], texts: Sequence[str], lists: Sequence[Sequence[str]]
+) -> list[dict[str, Any]]:
+    pairs = [(query, text) for text, queries in zip(texts, lists, strict=True) for query in queries]
+    scores = np.asarray(teacher.score(pairs), dtype=np.float64)
+    if not np.isfinite(scores).all():
+        query, _ = pairs[int(np.argmin(np.isfinite(scores)))]
+        raise LimbeckError(f"the teacher's score of {query!r} is not a finite number; use another teacher")
+    rest = iter(scores.tolist())
+    return [{"_id": key, "scores": list(islice(rest, len(queries)))} for key, queries in zip(ids, lists, strict=True)]
+
+
+Kept = tuple[list[str], list[float] | None]  # a document's queries, and their scores where they were scored
+
+
+def _all(corpus: Texts, samples: AppendLog) -> Iterator[Kept]:
+    for lists in _by_block(corpus, samples, "queries"):
+        yield from ((queries, None) for queries in lists)
+
+
+def _best(corpus: Texts, samples: AppendLog, log: AppendLog, keep: float) -> Iterator[Kept]:
+    """The share of all queries that score best, over all documents; of equal scores, those of earlier documents."""
+    scores = [score for lists in _by_block(corpus, log, "scores") for own in lists for score in own]
+    order = np.argsort(-np.array(scores), kind="stable")
+    good = np.zeros(len(scores), dtype=bool)
+    good[order[: round(keep * len(scores))]] = True
+    stays, rest = iter(good.tolist()), iter(scores)
+    for queries, _ in _all(corpus, samples):
+        kept = [pair for pair in zip(queries, islice(rest, len(queries)), strict=True) if next(stays)]
+        yield [query for query, _ in kept], [score for _, score in kept]
+
+
+def _write(data: RankingData, out: Path, expansions: Iterator[Kept]) -> int:
+    """Put the data set into the folder, in one step; how many queries were kept."""
+    count = 0
+    with directory_atomically(out) as folder:
+        for file in [out / "expand.json", out / "samples.jsonl", *out.glob("scores-*.jsonl")]:
+            _link(file, folder / file.name)
+        with (
+            write_atomically(folder / "corpus.jsonl", "w") as corpus,
+            write_atomically(folder / EXPANSIONS, "w") as own,
+        ):
+            for (key, title, text), (queries, scores) in track(
+                zip(data.corpus.records(), expansions, strict=True), "Writing documents", len(data.corpus)
+            ):
+                _line(corpus, {"_id": key, "title": title, "text": " ".join(filter(None, [text, *queries]))})
+                _line(own, {"_id": key, "queries": queries} | ({} if scores is None else {"scores": scores}))
+                count += len(queries)
+        with write_atomically(folder / "queries.jsonl", "w") as handle:
+            for key, text in data.queries.items():
+                _line(handle, {"_id": key, "text": text})
+        for split, qrels in data.qrels.items():
+            with write_atomically(folder / "qrels" / f"{split}.tsv", "w") as handle:
+                handle.write("query-id\tcorpus-id\tscore\n")
+                for query, grades in qrels.items():
+                    handle.writelines(f"{query}\t{document}\t{grade}\n" for document, grade in grades.items())
+    return count
+
+
+def _line(handle: IO[str], record: dict[str, Any]) -> None:
+    handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _link(file: Path, place: Path) -> None:
+    """The same file under another name; a copy where the disk knows no links."""
+    try:
+        os.link(file, place)
+    except OSError:
+        shutil.copy2(file, place)
