@@ -32,7 +32,7 @@ PLACES = {
     errno.ENOTDIR: "choose another place",
 }
 
-for verb in ("demo", "recipes", "distill", "sweep", "annotate", "expand", "evaluate", "report"):
+for verb in ("demo", "recipes", "distill", "sweep", "annotate", "expand", "tune", "evaluate", "report"):
     import_module(f"limbeck.cli.{verb}").register(app)
 
 

@@ -1,0 +1,78 @@
+"""`limbeck tune`: the weight of the sparse scores in a hybrid search, on held-out queries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from limbeck.evaluation.tune import Tuning
+
+BAR = 24  # characters of the longest bar
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def tune(
+        index: Path = typer.Argument(help="What `limbeck index` wrote; it gets the alpha that is found."),
+        data: str = typer.Argument(help="Judged queries over the same documents: a BEIR folder, a hub name, ..."),
+        split: str = typer.Option(None, help="Whose queries; dev by default, or train. Test only if you say so."),
+        measure: str = typer.Option("ndcg@10", help="What alpha is to be best for."),
+        alphas: str = typer.Option(
+            "auto", help="Comma-separated weights to try, or auto: a grid, refined at its best."
+        ),
+        limit: int = typer.Option(6000, min=2, help="Tune on so many queries at most, drawn at random."),
+        out: Path = typer.Option(None, "--out", help="Also write the curve as an HTML page."),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Set alpha in score = alpha * sparse + dense, and show what every alpha is worth."""
+        from limbeck.cli.console import out as console
+        from limbeck.cli.console import reporter
+        from limbeck.evaluation.tune_index import tune_index
+        from limbeck.progress import reporting
+        from limbeck.report.fusion import finding, fusion_report
+
+        with reporting(reporter()):
+            found = tune_index(index, data, split, measure, _numbers(alphas), limit)
+        page = fusion_report(found.tuning, str(index), found.data, found.split, out) if out is not None else None
+        if as_json:
+            facts = {"index": str(index), "split": found.split, **found.tuning.as_json()}
+            print(json.dumps({**facts, "report": str(page) if page else None}, indent=2))
+            return
+        console.print(_curve(found.tuning))
+        console.print(f"\n{finding(found.tuning)}", highlight=False, markup=False)
+        console.print(f"{index} now has alpha {found.tuning.alpha:g}.", highlight=False, markup=False)
+        if page:
+            console.print(f"report  {page}", highlight=False, markup=False)
+
+
+def _numbers(text: str) -> list[float] | None:
+    from limbeck.errors import LimbeckError
+
+    if text == "auto":
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise LimbeckError(f"--alphas {text!r} is not a list of numbers; write 0,0.05,0.1, say, or auto") from error
+
+
+def _curve(found: Tuning) -> Table:
+    from rich.table import Table
+
+    rows = [("dense alone", found.dense), *((f"{alpha:g}", value) for alpha, value in found.curve)]
+    rows += [("sparse alone", found.sparse), ("reciprocal ranks", found.rrf)]
+    low, high = min(value for _, value in rows), max(value for _, value in rows)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("alpha", no_wrap=True)
+    table.add_column(found.measure, justify="right")
+    table.add_column(f"from {low:.3f} to {high:.3f}", no_wrap=True)
+    for name, value in rows:
+        bar = "█" * round(BAR * (value - low) / (high - low)) if high > low else ""
+        table.add_row(name, f"{value:.4f}", bar, style="bold" if name == f"{found.alpha:g}" else None)
+    return table

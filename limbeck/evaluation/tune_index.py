@@ -1,0 +1,97 @@
+"""Tuning an index: both lists of held-out queries once, then alpha, which goes into the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from limbeck.data import Qrels, RankingData, load
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.measures import canonical_name
+from limbeck.evaluation.tune import DEPTH, Lists, Tuning, tune_alpha
+from limbeck.progress import progress, say
+from limbeck.search.hybrid import List, require_alpha
+from limbeck.search.index import SearchIndex
+
+LIMIT = 6000  # queries, as in the paper
+_QUERIES = 64  # searched between two signs of progress
+
+
+@dataclass(frozen=True)
+class TunedIndex:
+    """What was found, and on which queries."""
+
+    tuning: Tuning
+    data: str
+    split: str
+
+
+def tune_index(
+    path: str | Path,
+    source: str,
+    split: str | None = None,
+    measure: str = "ndcg@10",
+    alphas: Sequence[float] | None = None,
+    limit: int = LIMIT,
+) -> TunedIndex:
+    """Find alpha on the judged queries of a split, and write it into the index."""
+    measure = canonical_name(measure)  # a mistake is told before the work is done
+    for alpha in alphas or ():
+        require_alpha(alpha)
+    data = load(source)
+    if not isinstance(data, RankingData):
+        raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and judgements")
+    split = held_out(data, split)
+    qrels = drawn(data.judgements(split), limit)
+    index = SearchIndex.open(path)
+    _require_documents(index, path, qrels, source)
+    tuning = tune_alpha(_lists(index, data, list(qrels)), qrels, index.collection.find, measure, alphas)
+    SearchIndex.set_alpha(path, tuning.alpha)
+    return TunedIndex(tuning, data.name, split)
+
+
+def held_out(data: RankingData, split: str | None) -> str:
+    """The split to tune on: the one asked for, else dev, else train. Test only where it is asked for by name."""
+    if split == "test":
+        say(
+            "tuned on test: what is measured there with this alpha will look better than it is; report on other queries"
+        )
+    if split is not None:
+        data.judgements(split)
+        return split
+    if "dev" in data.qrels:
+        return "dev"
+    if "train" in data.qrels:
+        say("tuned on train, having no dev: if the model was trained on these queries, alpha comes out too low")
+        return "train"
+    there = f"only {', '.join(data.qrels)}" if data.qrels else "none at all"
+    raise LimbeckError(f"{data.name}: has no judgements for dev or train to tune on, {there}; choose with --split")
+
+
+def drawn(qrels: Qrels, limit: int) -> Qrels:
+    """At most `limit` queries, drawn at random and always the same ones: neighbours in a file are often alike."""
+    queries = sorted(qrels)
+    if len(queries) > limit:
+        queries = [queries[at] for at in sorted(np.random.default_rng(0).permutation(len(queries))[:limit])]
+    return {query: qrels[query] for query in queries}
+
+
+def _require_documents(index: SearchIndex, path: str | Path, qrels: Qrels, source: str) -> None:
+    judged = list({document for grades in qrels.values() for document in grades})
+    if (index.collection.find(judged) < 0).all():
+        problem = f"has none of the {len(judged):,} documents that {source} judges ({judged[0]!r}, say)"
+        raise LimbeckError(f"{path}: {problem}; give the data that the index was built from")
+
+
+def _lists(index: SearchIndex, data: RankingData, queries: Sequence[str]) -> Lists:
+    lists: dict[str, tuple[List, List]] = {}
+    with progress("Searching", len(queries)) as advance:
+        for start in range(0, len(queries), _QUERIES):
+            some = queries[start : start + _QUERIES]
+            found = index.candidates(data.queries.take(data.queries.rows(some)), DEPTH)
+            lists.update(zip(some, zip(found.dense, found.sparse, strict=True), strict=True))
+            advance(len(some))
+    return lists
