@@ -57,7 +57,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
     labelled = [query for query in train if query in train_labels][: spec.labelled_queries]
     return QuerySplits(
         train=[*train, *unlabelled],
-        train_labels={query: train_labels[query] for query in labelled},
+        train_labels={query: _sparse(train_labels[query], spec.keep_positives, seed) for query in labelled},
         dev=dev,
         dev_labels={query: dev_labels[query] for query in dev if query in dev_labels},
         test=draw(test_labels, spec.test_queries, seed),
@@ -69,6 +69,13 @@ def _relevant(data: RankingData, split: str | None) -> Qrels:
     """The judgements of the queries that have at least one relevant document."""
     judged = data.qrels.get(split or "", {})
     return {query: grades for query, grades in judged.items() if any(grade > 0 for grade in grades.values())}
+
+
+def _sparse(grades: dict[str, int], keep: int | None, seed: int) -> dict[str, int]:
+    """The judgements of one query with only `keep` of its positives; a hidden positive is unjudged, not negative."""
+    relevant = [document for document, grade in grades.items() if grade > 0]
+    hidden = set(draw(relevant, None, seed)[keep:]) if keep is not None else set()
+    return {document: grade for document, grade in grades.items() if document not in hidden}
 
 
 def draw(ids: Iterable[str], count: int | None, seed: int) -> list[str]:

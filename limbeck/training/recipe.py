@@ -36,6 +36,12 @@ class DataSpec(Part):
     labelled_queries: int | None = Field(
         None, ge=0, description="keep the labels of so many training queries; the others count as unlabelled"
     )
+    keep_positives: int | None = Field(
+        None,
+        ge=1,
+        description="keep so many positives of each training query, drawn by the seed; the others count as unjudged and "
+        "may be drawn as negatives: labels as sparse as MS MARCO's",
+    )
     unlabelled: str | None = Field(None, description="a file of further queries without labels (jsonl or tsv)")
     seed: int | None = Field(None, ge=0, lt=2**31, description="draws queries and negatives; the recipe's by default")
 

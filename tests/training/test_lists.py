@@ -140,6 +140,17 @@ def test_splits_are_what_their_names_say_and_a_query_without_positives_is_left_o
     assert len(splits.dev) == 5 and len(splits.test) == 20
 
 
+def test_hidden_positives_are_unjudged_and_may_be_drawn_as_negatives():
+    qrels = {"train": {"q1": {"d1": 1, "d2": 2, "d3": 0, "d4": 1}}, "dev": {}, "test": {"q2": {"d1": 1, "d2": 1}}}
+    data = RankingData("toy", CORPUS, Texts.from_dict({"q1": "one", "q2": "two"}), qrels)
+    kept = split_queries(data, DataSpec(source="toy", dev=None, keep_positives=1), seed=0)
+    assert sum(grade > 0 for grade in kept.train_labels["q1"].values()) == 1
+    assert kept.train_labels["q1"]["d3"] == 0  # what was judged not relevant stays so
+    assert kept.test_labels == {"q2": {"d1": 1, "d2": 1}}  # and what is reported on is whole
+    whole = split_queries(data, DataSpec(source="toy", dev=None), seed=0)
+    assert whole.train_labels["q1"] == qrels["train"]["q1"]
+
+
 def test_a_missing_dev_split_is_held_out_of_the_training_queries():
     splits = split(has=("train", "test"))
     assert len(splits.dev) == 2 and not set(splits.dev) & set(splits.train)
