@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
         task: str = typer.Option(None, help="rerank, retrieve or pairs; by default what the data and model allow."),
         split: str = typer.Option("test"),
         against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
-        candidates: str = typer.Option("bm25", help="What is re-ranked: bm25, given, or a TREC run file."),
+        candidates: str = typer.Option("bm25", help="bm25, given, a TREC run, or tokens (a ColBERT's ANN)."),
         depth: int = typer.Option(100, min=1, help="Candidates per query, or documents to retrieve."),
         add_judged: bool = typer.Option(False, help="Put judged positives among the candidates."),
         measures: str = typer.Option(None, help="Comma-separated, e.g. ndcg@10,mrr@10,recall@100."),

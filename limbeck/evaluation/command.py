@@ -15,7 +15,7 @@ from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
 from limbeck.evaluation.measures import canonical_name, evaluate_run
 from limbeck.evaluation.pairs import evaluate_pairs
-from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve
+from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve, retrieve_by_tokens
 from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
 from limbeck.evaluation.speed import rerank_speed
 from limbeck.matchers import Matcher
@@ -25,6 +25,7 @@ from limbeck.stores import EncodingStore, store_path
 from limbeck.stores.encodings import Tokens
 
 TASKS = ["rerank", "retrieve", "pairs"]
+TOKENS = "tokens"  # as candidates: what an approximate index over token vectors finds
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,8 @@ class _Ranker:
         matcher = self.matcher(name)
         if self.task == "rerank":
             return rerank(matcher, self.data, self.lists()), "rerank"
-        return retrieve(matcher, self.data, self.query_ids, self.request.depth, self._store(matcher)), "retrieve"
+        search = retrieve_by_tokens if self.request.candidates == TOKENS else retrieve
+        return search(matcher, self.data, self.query_ids, self.request.depth, self._store(matcher)), "retrieve"
 
     def matcher(self, name: str) -> Matcher:
         if name not in self.matchers:

@@ -16,7 +16,7 @@ from limbeck.data.dataset import RankingData, Run
 from limbeck.errors import LimbeckError
 from limbeck.progress import progress, track
 from limbeck.search.exact import exact_search
-from limbeck.search.late import exact_late_search
+from limbeck.search.late import TokenIndex, exact_late_search
 from limbeck.stores.encodings import EncodingStore, encode_with_store
 from limbeck.stores.ragged import Ragged
 
@@ -121,6 +121,29 @@ def retrieve(
             matcher, matcher.encode_query(texts), _document_blocks(matcher, data, store), k
         )
     return {query: _in_order(data, rows[at], scores[at]) for at, query in enumerate(query_ids)}
+
+
+def retrieve_by_tokens(
+    matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int = 1000, store: EncodingStore | None = None
+) -> Run:
+    """ColBERT's own search: candidates that own a token near one of the query's, then exact MaxSim of those.
+
+    All token vectors are in memory at once; `retrieve` reads them in blocks and is exact.
+    """
+    if not encodes_tokens(matcher):
+        raise LimbeckError(
+            "candidates: tokens needs a ColBERT, which has token vectors; use retrieve, or bm25 candidates"
+        )
+    if not query_ids:
+        return {}
+    parts = list(_document_blocks(matcher, data, store))
+    documents = Ragged(
+        np.concatenate([part.vectors for part in parts]), np.concatenate([part.lengths for part in parts])
+    )
+    index = TokenIndex(documents)
+    queries = matcher.encode_query(data.queries.take(data.queries.rows(query_ids)))
+    found = index.search(matcher, queries, k)
+    return {query: _in_order(data, rows, scores) for query, (scores, rows) in zip(query_ids, found, strict=True)}
 
 
 def _document_blocks(matcher: Encoder | TokenEncoder, data: RankingData, store: EncodingStore | None) -> Iterator[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from limbeck.errors import LimbeckError
+from limbeck.progress import track
 from limbeck.search.topk import best, keys, unpack
 from limbeck.stores.ragged import Ragged
 
@@ -81,7 +82,7 @@ class TokenIndex:
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each query the scores and rows of its k best candidates, best first."""
         results = []
-        for number in range(len(queries)):
+        for number in track(range(len(queries)), "Searching"):
             query = queries.take(np.array([number]))
             rows = self.candidates(query.vectors, probes, per_token)
             scores = matcher.match(query, self.documents.take(rows))[0]
