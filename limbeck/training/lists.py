@@ -46,6 +46,23 @@ class RankedQuery:
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # their teacher scores
 
 
+def leave_out_likely_positives(queries: Sequence[RankedQuery], margin: float) -> int:
+    """Drop candidates that the teacher does not score below the best positive by `margin`; returns how many.
+
+    Queries whose positives the teacher did not score, and candidates that it did not score, stay as they are.
+    """
+    dropped = 0
+    for query in queries:
+        known = dict(zip(query.scored.tolist(), query.scores.tolist(), strict=True))
+        best = max((known[row] for row in query.positives if row in known), default=None)
+        if best is None:
+            continue
+        keep = np.array([known.get(row, -np.inf) < best - margin for row in query.pool.tolist()], dtype=bool)
+        dropped += int((~keep).sum())
+        query.pool = query.pool[keep]
+    return dropped
+
+
 class RankingLists:
     """Lists drawn from a ranking set: positives always, the rest from the query's pool."""
 

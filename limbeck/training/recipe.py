@@ -39,8 +39,8 @@ class DataSpec(Part):
     keep_positives: int | None = Field(
         None,
         ge=1,
-        description="keep so many positives of each training query, drawn by the seed; the others count as unjudged and "
-        "may be drawn as negatives: labels as sparse as MS MARCO's",
+        description="keep so many positives of each training query, drawn by the seed; the others count as unjudged, and"
+        " may be drawn as negatives: labels as sparse as MS MARCO's",
     )
     unlabelled: str | None = Field(None, description="a file of further queries without labels (jsonl or tsv)")
     seed: int | None = Field(None, ge=0, lt=2**31, description="draws queries and negatives; the recipe's by default")
@@ -60,6 +60,16 @@ class ListSpec(Part):
         "sample", description="draw anew each epoch, or the K with the highest teacher score; positives always stay"
     )
     in_batch: bool = Field(False, description="every document of the batch is in every query's list")
+    below_positive: float | None = Field(
+        None,
+        description="leave out candidates that the teacher does not score lower than the query's best positive by this "
+        "much: likely positives that nobody judged, which mined negatives are full of",
+    )
+
+    @property
+    def asks_teacher(self) -> bool:
+        """Whether the choice of documents needs the teacher's scores."""
+        return self.pick == "top" or self.below_positive is not None
 
     @model_validator(mode="after")
     def _pool_is_large_enough(self) -> ListSpec:
@@ -172,8 +182,9 @@ class TeacherSpec(Part):
             raise ValueError("a teacher to train needs stages")
         if self.train is None and self.stages:
             raise ValueError("stages are for a teacher to train; give train, or drop the stages")
-        if any(stage.needs_teacher or stage.lists.pick == "top" for stage in self.stages):
-            raise ValueError("a teacher's own stages learn from labels; use one_hot or binary_ce, and pick: sample")
+        if any(stage.needs_teacher or stage.lists.asks_teacher for stage in self.stages):
+            problem = "a teacher's own stages learn from labels; use one_hot or binary_ce"
+            raise ValueError(f"{problem}, pick: sample and no below_positive")
         if self.revision is not None and self.model is None:
             raise ValueError("revision belongs to a model on the hub; give model, or drop revision")
         if self.live and self.scores is not None:
@@ -245,6 +256,8 @@ class Recipe(Part):
                 raise ValueError(f"stages.{number} distils, but there is no teacher; add one, or use one_hot")
             if stage.lists.pick == "top" and (self.teacher is None or self.teacher.live):
                 raise ValueError(f"stages.{number}.lists.pick: top needs a teacher with stored scores")
+            if stage.lists.below_positive is not None and self.teacher is None:
+                raise ValueError(f"stages.{number}.lists.below_positive needs a teacher; add one, or drop it")
             if stage.lists.in_batch and not stage.needs_labels and self.teacher is not None and not self.teacher.live:
                 problem = f"stages.{number}.lists.in_batch: stored scores know nothing of other queries' documents"
                 raise ValueError(f"{problem}; set teacher.live, or add one_hot")

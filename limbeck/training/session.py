@@ -21,7 +21,7 @@ from limbeck.progress import say
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore
 from limbeck.training.annotate import annotate, teacher_identity, with_queries
-from limbeck.training.lists import RankedQuery, RankingLists
+from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
 from limbeck.training.processes import main_first
 from limbeck.training.queries import QuerySplits, split_queries
@@ -244,8 +244,12 @@ class Session:
             for query in splits.train
         ]
         teacher = self.recipe.teacher
-        if teacher is not None and not teacher.live and (stage.needs_teacher or stage.lists.pick == "top"):
+        cached = teacher is not None and not teacher.live and stage.needs_teacher
+        if cached or stage.lists.asks_teacher:
             self._add_scores(queries)
+        if stage.lists.below_positive is not None:
+            dropped = leave_out_likely_positives(queries, stage.lists.below_positive)
+            say(f"{dropped:,} candidates left out: the teacher takes them for positives")
         return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
 
     def _pool(self, spec: ListSpec) -> dict[str, np.ndarray]:

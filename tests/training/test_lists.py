@@ -8,7 +8,7 @@ from limbeck.data import RankingData, Texts
 from limbeck.errors import LimbeckError
 from limbeck.matchers import MatcherSpec, build
 from limbeck.training.batches import BatchPlan, Collator
-from limbeck.training.lists import RankedQuery, RankingLists
+from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
 from limbeck.training.queries import draw, split_queries
 from limbeck.training.recipe import DataSpec
@@ -161,3 +161,17 @@ def test_a_larger_draw_contains_the_smaller():
     ids = [str(number) for number in range(100)]
     assert set(draw(ids, 10, 3)) < set(draw(ids, 20, 3))
     assert draw(ids, 10, 3) != draw(ids, 10, 4)
+
+
+def test_candidates_that_the_teacher_takes_for_positives_are_left_out():
+    def query(positives, scored, scores):
+        return RankedQuery("q", positives, np.array([1, 2, 3]), True, np.array(scored), np.array(scores, np.float32))
+
+    judged = query({0: 1.0}, [0, 1, 2, 3], [5.0, 4.5, 6.0, 1.0])
+    unscored_positive = query({0: 1.0}, [1, 2], [4.5, 6.0])
+    unscored_candidate = query({0: 1.0}, [0, 1], [5.0, 4.5])
+    assert leave_out_likely_positives([judged, unscored_positive, unscored_candidate], 1.0) == 3
+    assert judged.pool.tolist() == [3]
+    assert unscored_positive.pool.tolist() == [1, 2, 3]
+    assert unscored_candidate.pool.tolist() == [2, 3]
+    assert leave_out_likely_positives([query({0: 1.0}, [0, 1, 2, 3], [5.0, 4.5, 6.0, 1.0])], 0.0) == 1

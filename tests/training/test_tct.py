@@ -87,3 +87,21 @@ def test_a_cached_teacher_distils_only_what_it_was_asked_about(coupled, tmp_path
 def test_a_start_that_cannot_be_is_refused(coupled, change, line):
     with pytest.raises(LimbeckError, match=line):
         load_recipe({**coupled, **change})
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_mined_negatives_pass_the_teacher_first(coupled, tmp_path, live):
+    """With a margin that no candidate passes, only positives are left, and nothing can be learnt from lists of one."""
+    coupled["teacher"]["live"] = live
+    coupled["stages"][0]["lists"] = {"size": 3, "pool": 6, "below_positive": 1000.0}
+    distill(coupled, tmp_path / "run")
+    entries = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    losses = [entry["loss"] for entry in entries if entry["model"] == "student" and "loss" in entry]
+    assert losses and all(loss == 0 for loss in losses)
+
+
+def test_a_filter_by_the_teacher_needs_one(coupled):
+    recipe = {**coupled, "teacher": None, "student": {"start": "minilm"}}
+    recipe["stages"] = [{"objectives": ["one_hot"], "steps": 1, "lists": {"below_positive": 0.0}}]
+    with pytest.raises(LimbeckError, match="below_positive needs a teacher"):
+        load_recipe(recipe)
