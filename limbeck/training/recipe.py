@@ -39,7 +39,7 @@ class DataSpec(Part):
     keep_positives: int | None = Field(
         None,
         ge=1,
-        description="keep so many positives of each training query, drawn by the seed; the others count as unjudged, and"
+        description="keep so many positives of each training query, drawn by the seed; the others are unjudged, and"
         " may be drawn as negatives: labels as sparse as MS MARCO's",
     )
     unlabelled: str | None = Field(None, description="a file of further queries without labels (jsonl or tsv)")
