@@ -1,0 +1,99 @@
+"""What a live teacher costs: the time of a step with and without it, its share, and MaxSim's part and memory.
+
+The setting of `tct-laptop` on pydocs: a ColBERT of MiniLM's six layers scores every query against every document of the
+batch, inside every step of a 3-layer dual encoder. Steps with and without the teacher take turns on the same batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from limbeck.matchers import build
+from limbeck.matchers.interactions.maxsim import MaxSim, TokenVectors
+from limbeck.signals import Signals, Targets
+from limbeck.training.batches import Collator
+from limbeck.training.recipe_files import load_recipe
+from limbeck.training.session import Session
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def step_times(steps: int) -> dict[str, float]:
+    """Median milliseconds of the parts of a step, over `steps` batches after two that are not counted."""
+    recipe = load_recipe("tct-laptop", ["data.train_queries=400"])
+    assert recipe.teacher is not None and recipe.teacher.train is not None
+    teacher = build(recipe.teacher.train).eval().requires_grad_(False)
+    student = build(recipe.student.model_copy(update={"start": "minilm"})).train()
+    stage = recipe.stages[0]
+    objectives = stage.weighted_objectives()
+    optimiser = torch.optim.AdamW(student.parameters(), lr=stage.lr, fused=True)
+    with tempfile.TemporaryDirectory() as folder:
+        lists = Session(recipe, Path(folder)).lists(stage, seed=0)
+    collator = Collator(lists, student, teacher, in_batch=True)
+    times: dict[str, list[float]] = {"student": [], "teacher": [], "tokenising": [], "distinct documents": []}
+    for number in range(steps + 2):
+        examples = [(0, index) for index in range(number * stage.batch_size, (number + 1) * stage.batch_size)]
+        start = time.perf_counter()
+        batch = collator([(epoch, index % len(lists)) for epoch, index in examples])
+        times["tokenising"].append(time.perf_counter() - start)
+        start = time.perf_counter()
+        with torch.no_grad():
+            told = Signals(scores=teacher(batch["teacher"]).scores)
+        times["teacher"].append(time.perf_counter() - start)
+        start = time.perf_counter()
+        shown = student(batch["student"])
+        targets = Targets(mask=batch["mask"], labels=batch["labels"])
+        sum(weight * objective(shown, told, targets).mean() for weight, objective in objectives).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        times["student"].append(time.perf_counter() - start)
+        times["distinct documents"].append(batch["student"]["document_count"] / 1000)
+    return {name: statistics.median(spent[2:]) * 1000 for name, spent in times.items()}
+
+
+def maxsim_costs(queries: int, documents: int) -> dict[str, float]:
+    """All in-batch pairs at the paper's lengths (32 and 150 tokens, 128 dims), sliced and at once."""
+    left = TokenVectors(torch.randn(queries, 32, 128), torch.ones(queries, 32, dtype=torch.bool))
+    right = TokenVectors(torch.randn(documents, 150, 128), torch.ones(documents, 150, dtype=torch.bool))
+    whole = queries * 32 * documents * 150
+    found = {"similarities of all pairs, MB": whole * 4 / 2**20, "in memory at a time, MB": 2**24 * 4 / 2**20}
+    with torch.no_grad():
+        for name, at_once in (("sliced, ms", 2**24), ("at once, ms", whole)):
+            spent = [seconds(lambda at_once=at_once: MaxSim(at_once=at_once)(left, right, None)) for _ in range(5)]
+            found[name] = statistics.median(spent) * 1000
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--queries", type=int, default=96, help="of the batch that MaxSim is timed on")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    step = step_times(options.steps)
+    share = step["teacher"] / (step["teacher"] + step["student"])
+    found = {"step": step | {"teacher's share": share}, "maxsim": maxsim_costs(options.queries, 2 * options.queries)}
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"student {step['student']:.0f} ms, live teacher {step['teacher']:.0f} ms a step of 32 queries")
+    print(f"and {step['distinct documents']:.0f} distinct documents: {share:.0%} of the step is the teacher's")
+    for name, value in found["maxsim"].items():
+        print(f"MaxSim of {options.queries} queries and {2 * options.queries} documents, {name}: {value:.0f}")
+
+
+if __name__ == "__main__":
+    main()
