@@ -1,0 +1,62 @@
+"""`limbeck expand` as a user runs it, and as a kill -9 leaves it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from tests.cli.test_cli import assert_one_line_about
+from tests.cli.test_kill import command, storm
+from tests.search.seq2seq import write_beir, write_t5
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory) -> str:
+    return str(write_t5(tmp_path_factory.mktemp("t5")))
+
+
+def test_expand_makes_a_data_set_that_other_verbs_read(limbeck, t5, tmp_path):
+    data, out = write_beir(tmp_path / "data"), tmp_path / "out"
+    assert limbeck("evaluate", "bm25", data).code == 2  # no document has a word of any query
+    done = json.loads(limbeck("expand", data, "--model", t5, "--out", out, "--top-k", 5, "--json").out)
+    kept = sum(len(json.loads(line)["queries"]) for line in (out / "expansions.jsonl").read_text().splitlines())
+    assert done == {"out": str(out), "documents": 24, "kept": kept, "generated": 24}
+    assert 110 <= kept <= 120  # some may come out empty
+    assert json.loads(limbeck("evaluate", "bm25", out, "--json").out)["measures"]["recall@100"] > 0.8
+    again = limbeck("expand", data, "--model", t5, "--out", out, "--top-k", 5)
+    assert again.out == f"{out}: {kept} queries behind 24 documents; those of 0 documents were generated now\n"
+
+
+def test_mistakes_are_one_line(limbeck, t5, tiny_bert, tmp_path):
+    data, out = write_beir(tmp_path / "data"), tmp_path / "out"
+    assert_one_line_about(limbeck("expand", data, "--model", tiny_bert, "--out", out), tiny_bert, "no seq2seq model")
+    assert_one_line_about(limbeck("expand", data, "--model", tmp_path / "no", "--out", out), "no such folder")
+    assert_one_line_about(limbeck("expand", tmp_path / "no", "--model", t5, "--out", out), "no such file or folder")
+    assert_one_line_about(limbeck("expand", data, "--model", t5, "--out", out, "--keep", 0.5), "--filter")
+    assert_one_line_about(limbeck("expand", data, "--model", t5, "--out", data), str(data), "not ours")
+    assert_one_line_about(limbeck("expand", data, "--out", out), "--model")
+    limbeck("expand", data, "--model", t5, "--out", out)
+    other = limbeck("expand", data, "--model", t5, "--out", out, "--seed", 7)
+    assert_one_line_about(other, str(out), "seed is 0 there and 7 here")
+
+
+@pytest.mark.full
+def test_expand_survives_a_storm_of_kills_and_generates_nothing_twice(t5, tmp_path):
+    data = write_beir(tmp_path / "data", documents=1500)
+    arguments = [data, "--model", t5, "--top-k", 5, "--max-length", 12, "--batch-size", 1]
+    began = time.monotonic()
+    subprocess.run(command("expand", *arguments, "--out", tmp_path / "whole"), check=True, capture_output=True)
+    cut = storm(
+        command("expand", *arguments, "--out", tmp_path / "killed"), 6, 0.4 * (time.monotonic() - began), seed=5
+    )
+    assert cut >= 3
+    for name in ("samples.jsonl", "corpus.jsonl", "expansions.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    ids = [json.loads(line)["_id"] for line in (tmp_path / "killed" / "samples.jsonl").read_text().splitlines()]
+    assert len(ids) == len(set(ids)) == 1500
+    left = {path.name for path in (tmp_path / "killed").iterdir()}
+    assert left == {path.name for path in (tmp_path / "whole").iterdir()}
+    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith((".partial", ".old"))]
