@@ -65,12 +65,13 @@ def _union(dense: np.ndarray, sparse: np.ndarray) -> tuple[np.ndarray, np.ndarra
     rows, places = packed >> 32, packed & 0xFFFFFFFF
     fresh = np.ones(len(both), dtype=bool)  # not the second occurrence of a row
     fresh[1:] = rows[1:] != rows[:-1]
-    union = np.cumsum(fresh) - 1
-    in_dense, in_sparse = np.full((2, int(fresh.sum())), -1)
-    from_dense = places < len(dense)
-    in_dense[union[from_dense]] = places[from_dense]
-    in_sparse[union[~from_dense]] = places[~from_dense] - len(dense)
-    return rows[fresh], in_dense, in_sparse
+    rank = np.empty(len(both), dtype=np.int64)  # of each entry's row among the union's
+    rank[places] = np.cumsum(fresh) - 1
+    union = rows[fresh]
+    in_dense, in_sparse = np.full((2, len(union)), -1)
+    in_dense[rank[: len(dense)]] = np.arange(len(dense))
+    in_sparse[rank[len(dense) :]] = np.arange(len(sparse))
+    return union, in_dense, in_sparse
 
 
 def _best(rows: np.ndarray, scores: np.ndarray, dense: List, sparse: List, k: int) -> Fused:
