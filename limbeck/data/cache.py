@@ -60,7 +60,7 @@ def cached_texts(
     """
 
     def write(arrow: Path) -> None:
-        _write_texts(arrow, batches(), duplicate)
+        write_texts(arrow, batches(), duplicate)
 
     return _cached(source, state, ".arrow", open_texts, write)
 
@@ -94,7 +94,7 @@ def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], wri
 
 
 def open_texts(arrow: Path) -> Texts:
-    """Map a table that `cached_texts` wrote."""
+    """Map a table that `write_texts` wrote."""
     reader = pa.ipc.open_file(pa.memory_map(str(arrow)))
     if reader.schema != SCHEMA:
         raise ValueError(f"{arrow} is not a table of texts")
@@ -105,7 +105,8 @@ def open_texts(arrow: Path) -> Texts:
     return Texts(batches, index, arrow)
 
 
-def _write_texts(arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Callable[[str], LimbeckError]) -> None:
+def write_texts(arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Callable[[str], LimbeckError]) -> None:
+    """Write a table that `open_texts` maps, and its id index beside it; `duplicate` makes the error for an id twice."""
     hashes = []
     with write_atomically(arrow) as handle:
         with pa.ipc.new_file(handle, SCHEMA) as writer:

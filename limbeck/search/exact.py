@@ -13,6 +13,14 @@ from limbeck.search.topk import best, keys, unpack
 _SCORES = 2**22  # in memory at a time
 
 
+def comparable(vectors: np.ndarray, similarity: str) -> np.ndarray:
+    """Vectors whose inner product is the similarity, `dot` or `cosine`: [n, dim] float32."""
+    vectors = np.asarray(vectors, dtype=np.float32)
+    if similarity == "dot":
+        return vectors
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
 def exact_search(queries: np.ndarray, blocks: Iterable[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k best rows of all blocks for each query: scores and rows [queries, k], best first.
 

@@ -9,14 +9,15 @@ in blocks and its words are kept as 4-byte numbers: no Python object outlives it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import bm25s
 import numpy as np
 import torch
 
-from limbeck.data.dataset import RankingData, Run, Texts
+from limbeck.data.dataset import RankingData, Run
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import checksum, digest, directory_atomically, read_json, write_json
 from limbeck.progress import Advance, progress, track
@@ -30,6 +31,16 @@ _KIND = "limbeck bm25"
 _PASSES = 3  # that bm25s makes over the words of the corpus
 
 
+class Corpus(Protocol):
+    """Numbered texts with ids: `Texts`, or some of the rows of an index."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Iterable[int]) -> list[str]: ...
+
+    def ids_at(self, rows: Iterable[int]) -> list[str]: ...
+
+
 class SparseIndex:
     """A BM25 index; rows are those of the corpus it was built from."""
 
@@ -37,7 +48,7 @@ class SparseIndex:
         self._words = words
         self._bm25 = bm25
         self._ids_digest = ids_digest
-        self._fits: Texts | None = None
+        self._fits: Corpus | None = None
 
     def __len__(self) -> int:
         return int(self._bm25.scores["num_docs"])
@@ -46,20 +57,41 @@ class SparseIndex:
     def language(self) -> str:
         return self._words.language
 
-    def search(self, query: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def words(self) -> Words:
+        return self._words
+
+    def knows(self, query: str) -> bool:
+        """Whether a word of the query occurs in the corpus."""
+        return bool(self._bm25.get_tokens_ids(self._words.stems(query)))
+
+    def search(self, query: str, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The rows and scores of the k best documents that share a word with the query, best first.
 
-        Fewer where fewer do, none where no word is known; of equal scores the earlier row comes first.
+        Fewer where fewer do, none where no word is known; of equal scores the earlier row comes first. `allowed`
+        [documents] bool leaves documents out.
         """
         found = self._bm25.get_tokens_ids(self._words.stems(query))
         if not found:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
         scores = self._bm25.get_scores_from_ids(found)  # [documents]
-        rows = np.flatnonzero(scores > 0)
+        rows = np.flatnonzero(scores > 0 if allowed is None else (scores > 0) & allowed)
         top, places = unpack(best(keys(torch.from_numpy(scores[rows])), k))
         return rows[places.numpy()], top.numpy()
 
-    def require_corpus(self, corpus: Texts) -> None:
+    def terms(self, query: str, row: int) -> dict[str, float]:
+        """What each word of the query (by its stem) adds to the score of a document; they sum up to its score."""
+        found: dict[str, float] = {}
+        matrix = self._bm25.scores
+        for stem in self._words.stems(query):
+            for column in self._bm25.get_tokens_ids([stem]):
+                start, end = matrix["indptr"][column : column + 2]
+                place = np.flatnonzero(matrix["indices"][start:end] == row)
+                if len(place):
+                    found[stem] = found.get(stem, 0.0) + float(matrix["data"][start + place[0]])
+        return found
+
+    def require_corpus(self, corpus: Corpus) -> None:
         """Refuse a corpus whose ids, or their order, are not those that were indexed."""
         if self._fits is not corpus and (len(corpus) != len(self) or _ids_digest(corpus) != self._ids_digest):
             raise LimbeckError(f"the BM25 index of {len(self):,} documents is of another corpus; build it again")
@@ -74,22 +106,32 @@ class SparseIndex:
             write_json(folder / _MANIFEST, facts)
 
     @classmethod
-    def load(cls, path: str | Path) -> SparseIndex:
-        """Open a saved index, memory-mapped, after a check of its files."""
+    def load(cls, path: str | Path, check: bool = True) -> SparseIndex:
+        """Open a saved index, memory-mapped, after a check of its files unless somebody else has done that."""
         path = Path(path)
         remedy = "remove the folder and build the index again"
         facts = read_json(path / _MANIFEST, remedy)
         if not isinstance(facts, dict) or facts.get("kind") != _KIND:
             raise bad_input(path, "is no BM25 index", "name another folder")
-        for name, expected in track(facts["files"].items(), "Checking the BM25 index", len(facts["files"])):
+        files = facts["files"] if check else {}
+        for name, expected in track(files.items(), "Checking the BM25 index", len(files)):
             file = path / Path(name).name
             if not file.is_file() or checksum(file) != expected:
                 raise bad_input(file, "is missing or damaged", remedy)
         return cls(Words(facts["language"]), bm25s.BM25.load(path, mmap=True, show_progress=False), facts["ids"])
 
 
-def bm25_index(corpus: Texts, language: str = "english", k1: float = K1, b: float = B) -> SparseIndex:
+def require_parameters(k1: float, b: float) -> None:
+    """Refuse what makes no BM25."""
+    if not (np.isfinite(k1) and k1 >= 0):
+        raise LimbeckError(f"k1 is {k1}; BM25 takes a finite number from 0 up, usually 0.9 to 2")
+    if not 0 <= b <= 1:
+        raise LimbeckError(f"b is {b}; BM25 takes a number from 0 to 1")
+
+
+def bm25_index(corpus: Corpus, language: str = "english", k1: float = K1, b: float = B) -> SparseIndex:
     """Index a corpus in memory; `SparseIndex.save` keeps it."""
+    require_parameters(k1, b)
     words = Words(language)
     tokenizer = words.tokenizer()
     blocks = []
@@ -152,7 +194,7 @@ class _Counted:
         self.ids, self.vocab = ids, vocab
 
 
-def _ids_digest(corpus: Texts) -> str:
+def _ids_digest(corpus: Corpus) -> str:
     """A digest of all ids in order, a block of them in memory at a time."""
     whole = ""
     for start in range(0, len(corpus), _BLOCK):

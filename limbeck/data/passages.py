@@ -1,0 +1,150 @@
+"""What an index is made from: passages, their fields, and queries to try it with where the data have some.
+
+The fields of a passage are all keys of its line in `corpus.jsonl` besides `_id`, `title` and `text`. An object inside
+is flattened (`metadata.year`), a list is a list of strings. Only an index reads them; other readers pass them over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from limbeck.data.dataset import PairData
+from limbeck.data.fields import identifier
+from limbeck.data.lines import bare_suffix, json_lines, lines, plain_or_gz
+from limbeck.data.tables import JsonLines, TabSeparated, read_texts
+from limbeck.data.texts import Texts
+from limbeck.errors import bad_input
+
+_OWN = frozenset({"_id", "title", "text"})
+_BLOCK = 8192
+Block = tuple[int, dict[str, pa.Array]]  # how many passages, and the columns that some of them have
+_FORMS = "give a data set, or a .jsonl or .tsv file of passages"
+
+
+@dataclass(frozen=True)
+class Passages:
+    """A corpus; `fields` has a row for each passage, or is None where no passage has any."""
+
+    name: str
+    corpus: Texts
+    fields: pa.Table | None = None
+    queries: Texts | None = None
+
+
+def load_passages(source: str | Path) -> Passages:
+    """The passages of a data set, or of a single file of them (`corpus.jsonl`, `collection.tsv`)."""
+    from limbeck.data import load
+
+    path = Path(source).expanduser()
+    if path.is_file() and bare_suffix(path) == ".tsv":
+        return Passages(path.name, read_texts(path, TabSeparated("document", may_be_empty=True)))
+    if path.is_file() and bare_suffix(path) == ".jsonl":
+        return Passages(path.name, read_texts(path, JsonLines("document", may_be_empty=True)), read_fields(path))
+    data = load(source)
+    if isinstance(data, PairData):
+        raise bad_input(str(source), "holds pairs, not passages", _FORMS)
+    file = plain_or_gz(path / "corpus.jsonl") if path.is_dir() else None
+    return Passages(data.name, data.corpus, read_fields(file) if file else None, data.queries)
+
+
+def read_fields(path: Path) -> pa.Table | None:
+    """The fields of every line of a jsonl file of passages, or None where there are none."""
+    source = (_flat(record) for _, record in json_lines(path))
+    blocks: list[Block] = []
+    while records := list(islice(source, _BLOCK)):
+        blocks.append((len(records), _columns(records)))
+    return join_fields(blocks)
+
+
+def join_fields(blocks: list[Block]) -> pa.Table | None:
+    """One table of all rows and all columns; where one block has numbers and another has texts, all are texts."""
+    names = dict.fromkeys(name for _, columns in blocks for name in columns)
+    if not names:
+        return None
+    table = {}
+    for name in names:
+        kind = _common({columns[name].type for _, columns in blocks if name in columns} - {pa.null()})
+        parts = [_as(columns[name], kind) if name in columns else pa.nulls(length, kind) for length, columns in blocks]
+        table[name] = pa.concat_arrays(parts)
+    return pa.table(table)
+
+
+def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        if not prefix and name in _OWN:
+            continue
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            found[f"{prefix}{name}"] = [_text(item) for item in value]
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _columns(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
+    names = dict.fromkeys(name for record in records for name in record)
+    columns = {}
+    for name in names:
+        values = [record.get(name) for record in records]
+        kind = _common({_kind(value) for value in values if value is not None})
+        columns[name] = pa.array([_value(value, kind) for value in values], type=kind)
+    return columns
+
+
+def _kind(value: Any) -> pa.DataType:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return pa.int64() if -(2**63) <= value < 2**63 else pa.large_string()
+    known = {bool: pa.bool_(), float: pa.float64(), list: pa.list_(pa.large_string())}
+    return known.get(type(value), pa.large_string())
+
+
+def _common(kinds: set[pa.DataType]) -> pa.DataType:
+    """The type that holds values of all of `kinds`."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if not kinds:
+        return pa.null()
+    if kinds == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    return pa.list_(pa.large_string()) if pa.list_(pa.large_string()) in kinds else pa.large_string()
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    return pa.array([_value(value, kind) for value in column.to_pylist()], type=kind)
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        return value if isinstance(value, list) else [_text(value)]
+    if pa.types.is_large_string(kind):
+        return _text(value)
+    return float(value) if pa.types.is_float64(kind) else value
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no character
+
+
+def iterate_ids(path: str | Path) -> Iterator[str]:
+    """The ids that a file names: one a line, or the `_id` of each line where it is a .jsonl."""
+    path = Path(path)
+    if bare_suffix(path) == ".jsonl":
+        for number, record in json_lines(path):
+            yield identifier(path, number, record.get("_id"), "`_id`")
+    else:
+        for _, line in lines(path):
+            yield line.strip()

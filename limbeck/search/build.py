@@ -1,0 +1,307 @@
+"""Making an index: encode, index, count words, keep the texts.
+
+Encodings are kept as they are made, so that a killed build goes on where it was and encodes nothing twice; what is
+built from them (a graph, BM25) starts again. The index is there once `index.json` is, and that is written last.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limbeck.data.passages import Passages, load_passages
+from limbeck.data.texts import Texts
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import alone_in, directory_atomically, make_directory, naming_disk_errors, write_json
+from limbeck.progress import say
+from limbeck.search.checks import record_of
+from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
+from limbeck.search.dense_part import model_digest
+from limbeck.search.exact import comparable
+from limbeck.search.index import SearchIndex
+from limbeck.search.manifest import NAME, DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
+from limbeck.search.milvus import SCHEME, MilvusIndex, fill_collection, require_milvus_kind
+from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_queries
+from limbeck.search.segments import Collection, open_collection, write_segment
+from limbeck.search.sparse import K1, B, Corpus, bm25_index, require_parameters
+from limbeck.search.windows import Windows, cut, default_windows, window_texts
+from limbeck.search.words import Words
+from limbeck.stores import EncodingStore, encode_with_store, store_path
+
+WORK = "work"
+PARTS = ("segments", "sparse", "deleted")
+_OURS = {NAME, "model", "verified.json", WORK, *PARTS}
+_MARK = "unfinished-index.json"
+_BLOCK = 4096
+
+
+def build_index(
+    model: str | Path | Any,
+    source: str | Path | Passages,
+    out: str | Path,
+    kind: str = "auto",
+    language: str = "english",
+    k1: float = K1,
+    b: float = B,
+    window: int | None = None,
+    stride: int | None = None,
+    dense: bool = True,
+    sparse: bool = True,
+    store: str | Path | None = None,
+    seed: int = 0,
+) -> SearchIndex:
+    """Index passages with a dual encoder (a name, a folder, or a matcher) and with BM25.
+
+    `store` is a folder that keeps the encodings for later, or a Milvus address that takes the vectors. An index that is
+    there already is opened where it is the same, and refused where it is another.
+    """
+    out = Path(out).expanduser()
+    if not dense and not sparse:
+        raise LimbeckError("an index without a dense and without a sparse part finds nothing; leave one of them in")
+    require_parameters(k1, b)
+    windows = default_windows(window, stride)
+    Words(language)
+    passages = source if isinstance(source, Passages) else load_passages(source)
+    if not len(passages.corpus):
+        raise LimbeckError(f"{passages.name}: holds no passages; there is nothing to index")
+    matcher = load_encoder(model) if dense else None
+    facts = SparseFacts(language, k1, b) if sparse else None
+    wanted = IndexManifest(passages.name, passages.corpus.content_digest, None, facts)
+    with working(out, passages.name) as folder:
+        builder = Builder(folder, matcher, windows, store, seed)
+        if matcher is not None:
+            wanted = replace(wanted, dense=builder.facts(kind))
+        if is_an_index(folder):
+            return _same_or_refused(folder, wanted, matcher)
+        vectors = builder.encode(passages) if matcher is not None else None
+        if matcher is not None:
+            matcher.save_pretrained(folder / "model")
+        segment, found = builder.segment(passages, vectors, wanted.dense)
+        manifest = replace(wanted, dense=found, segments=(segment,))
+        finish(folder, manifest, open_collection(folder, manifest))
+    return SearchIndex.open(out, matcher)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Stored vectors of texts: `rows` of the store, as inner products want them. `windows` as `cut` gives them."""
+
+    store: EncodingStore
+    rows: np.ndarray
+    similarity: str
+    windows: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def dim(self) -> int:
+        return self.store.dim
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        return comparable(self.store.take(self.rows[rows]), self.similarity)
+
+
+class Builder:
+    """Makes segments for one index, with one model."""
+
+    def __init__(
+        self, folder: Path, matcher: Any, windows: Windows | None, store: str | Path | None, seed: int = 0
+    ) -> None:
+        self.folder, self.matcher, self.windows, self.seed = folder, matcher, windows, seed
+        self.milvus = str(store) if str(store or "").startswith(SCHEME) else None
+        self._root = Path(store).expanduser() if store and not self.milvus else folder / WORK / "encodings"
+
+    def encode(self, passages: Passages) -> Encoded:
+        """The vectors of passages, or of their windows; only what the store lacks is encoded."""
+        corpus, table = passages.corpus, None
+        if self.windows is not None:
+            table = cut(corpus, self.windows, *_tokenizer(self.matcher))
+        count = len(corpus) if table is None else len(table)
+
+        def texts() -> Iterator[str]:
+            return (text for _, text in corpus.items()) if table is None else window_texts(corpus, table)
+
+        key = {**self.matcher.identity(), "side": "document"}
+        store = EncodingStore.open(store_path(self._root, key), key, self.matcher.dim)
+        encode_with_store(store, texts(), self.matcher.encode_document, total=count)
+        rows = [store.rows(block) for block in _blocks(texts())]
+        short = None if table is None else table.astype(np.int32)
+        return Encoded(store, np.concatenate(rows), self.matcher.similarity, short)
+
+    def facts(self, kind: str) -> DenseFacts:
+        """What the manifest says of the dense part before it is built; `kind` may still be `auto`."""
+        choose_kind(kind, 0)
+        if self.milvus is not None and kind != "auto":
+            require_milvus_kind(kind)
+        matcher, windows = self.matcher, self.windows
+        return DenseFacts(
+            kind,
+            matcher.dim,
+            matcher.similarity,
+            model_digest(matcher),
+            window=windows.size if windows else None,
+            stride=windows.stride if windows else None,
+            store=self.milvus,
+        )
+
+    def segment(
+        self, passages: Passages, vectors: Encoded | None, facts: DenseFacts | None, first_key: int = 0
+    ) -> tuple[Segment, DenseFacts | None]:
+        """Write a segment; the facts come back with the recall that was measured."""
+        name = new_name(self.folder / "segments")
+        segment, keys, dense = Segment(name, len(passages.corpus)), None, None
+        if vectors is not None and facts is not None:
+            index: DenseIndex | MilvusIndex
+            facts = replace(facts, kind=choose_kind(facts.kind, len(vectors)))
+            if facts.store is not None:
+                owner = f"{facts.model} {self.folder.resolve()}"
+                keys = fill_collection(facts.store, facts.kind, vectors, owner, first_key)
+                index = MilvusIndex(facts.store, keys, facts.dim, facts.kind)
+            else:
+                index = dense = build_dense(facts.kind, vectors, self.seed)
+            facts = self._measured(index, vectors, passages.queries, facts)
+            segment = replace(segment, vectors=len(vectors), kind=facts.kind, effort=index.effort)
+        table = vectors.windows if vectors is not None else None
+        with directory_atomically(self.folder / "segments" / name) as place:
+            write_segment(place, passages.corpus, passages.fields, dense, table, keys)
+        return segment, facts
+
+    def _measured(
+        self, index: DenseIndex | MilvusIndex, vectors: Vectors, queries: Texts | None, facts: DenseFacts
+    ) -> DenseFacts:
+        """Recall against exact search, with the data's queries if there are any; the effort is chosen by it."""
+        if facts.kind == "flat":
+            return replace(facts, recall=1.0)
+        if queries is not None and len(queries):
+            chosen = np.random.default_rng(self.seed).permutation(len(queries))[:QUERIES]
+            asked = comparable(self.matcher.encode_query(queries.take(np.sort(chosen))), facts.similarity)
+        else:
+            asked = sample_queries(vectors, self.seed)
+        reached = choose_effort(index, asked, exact_top(asked, vectors))
+        return replace(facts, recall=round(reached, 4), measured_with="queries" if queries is not None else "passages")
+
+
+def load_encoder(model: str | Path | Any) -> Any:
+    """A dual encoder, given itself, its folder or its name."""
+    from limbeck.matchers import load
+
+    matcher = load(model) if isinstance(model, str | Path) else model
+    if getattr(matcher, "similarity", None) not in ("dot", "cosine"):
+        problem = f"is a {matcher.kind}, which has no single vector for a passage"
+        raise LimbeckError(f"{model}: {problem}; give a dual encoder, or leave the dense part out with --no-dense")
+    return matcher
+
+
+def _tokenizer(matcher: Any) -> tuple[Any, int]:
+    """What cuts a passage into tokens, and how many of them the model reads besides its prompt."""
+    transformer = matcher.tower.transformer("document")
+    prompt = matcher.tower.prompt("document") or ""
+    length = int(transformer.document_length or transformer.max_seq_length)
+    return transformer.tokenizer, length - len(transformer.tokenizer.tokenize(prompt))
+
+
+@contextmanager
+def working(out: Path, what: str) -> Iterator[Path]:
+    """Hold a folder for building in it; a folder that is not ours is refused, what killed builds left is cleared."""
+    with naming_disk_errors(out):
+        if out.exists() and not out.is_dir():
+            raise bad_input(out, "is not a folder", "name a folder")
+        if out.is_dir() and any(out.iterdir()) and not is_an_index(out) and not (out / WORK / _MARK).is_file():
+            raise bad_input(out, "holds something else", "name an empty or new folder with --out")
+        make_directory(out / WORK)
+        with alone_in(out):
+            write_json(out / WORK / _MARK, {"building": what})
+            clear(out)
+            try:
+                yield out
+            except LimbeckError:
+                _leave_nothing(out)
+                raise
+            shutil.rmtree(out / WORK, ignore_errors=True)
+
+
+def _leave_nothing(out: Path) -> None:
+    """After a mistake of the user: encodings are worth keeping, a folder without any is not."""
+    if not (out / WORK / "encodings").is_dir():
+        shutil.rmtree(out / WORK, ignore_errors=True)
+        if not is_an_index(out):
+            shutil.rmtree(out, ignore_errors=True)
+
+
+def clear(folder: Path) -> None:
+    """Remove what the manifest does not name: parts that were replaced, or never finished."""
+    named = set()
+    if is_an_index(folder):
+        named = {"/".join(Path(name).parts[:2]) for name in IndexManifest.load(folder).files}
+    for part in PARTS:
+        for entry in (folder / part).iterdir() if (folder / part).is_dir() else ():
+            if f"{part}/{entry.name}" not in named:
+                shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def new_name(folder: Path, suffix: str = "") -> str:
+    """A name that no part has had: the number makes them sort, the letters make them differ."""
+    make_directory(folder)
+    taken = [int(entry.name[:6]) for entry in folder.iterdir() if entry.name[:6].isdigit()]
+    return f"{max(taken, default=0) + 1:06d}-{uuid.uuid4().hex[:8]}{suffix}"
+
+
+def finish(folder: Path, manifest: IndexManifest, collection: Collection) -> None:
+    """Count the words of all passages that are there, write the manifest, and drop what it no longer names."""
+    if manifest.sparse is not None:
+        manifest = replace(manifest, sparse_part=_sparse_part(folder, collection.live(), manifest.sparse))
+    names = [f"segments/{segment.name}" for segment in manifest.segments]
+    names += [f"sparse/{manifest.sparse_part}"] if manifest.sparse_part else []
+    names += [f"deleted/{manifest.deleted_part}"] if manifest.deleted_part else []
+    files = sorted(file for name in names for file in _files(folder / name))
+    known = manifest.files  # what was checked when it was opened keeps its checksum
+    records = {str(file.relative_to(folder)): file for file in files}
+    manifest = replace(manifest, files={name: known.get(name) or record_of(file) for name, file in records.items()})
+    manifest.save(folder)
+    clear(folder)
+
+
+def _sparse_part(folder: Path, corpus: Corpus, facts: SparseFacts) -> str:
+    name = new_name(folder / "sparse")
+    bm25_index(corpus, facts.language, facts.k1, facts.b).save(folder / "sparse" / name)
+    return name
+
+
+def _files(place: Path) -> list[Path]:
+    return [file for file in place.rglob("*") if file.is_file()] if place.is_dir() else [place]
+
+
+def _same_or_refused(folder: Path, wanted: IndexManifest, matcher: Any) -> SearchIndex:
+    there = IndexManifest.load(folder)
+    if there.content != wanted.content:
+        raise bad_input(folder, "holds an index of other passages", "add to it with --add, or name another --out")
+    own = replace(there.dense, recall=None, measured_with=None) if there.dense else None
+    if own is not None and wanted.dense is not None and wanted.dense.kind == "auto":
+        own = replace(own, kind="auto")
+    if (own, there.sparse) != (wanted.dense, wanted.sparse):
+        problem = f"holds an index that was made otherwise ({_difference(own, wanted)})"
+        raise bad_input(folder, problem, "name another --out")
+    say(f"{folder}: is complete already")
+    return SearchIndex.open(folder, matcher)
+
+
+def _difference(own: DenseFacts | None, wanted: IndexManifest) -> str:
+    if own is not None and wanted.dense is not None and own != wanted.dense:
+        names = [name for name in vars(own) if getattr(own, name) != getattr(wanted.dense, name)]
+        return f"with another {', '.join(names)}"
+    return "another BM25, or none" if own == wanted.dense else "with and without a dense part"
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    stream = iter(texts)
+    while block := list(islice(stream, _BLOCK)):
+        yield block

@@ -1,0 +1,184 @@
+"""Changing an index: add, delete, compact. Each is one step: whoever reads sees the old index, or the new one.
+
+Added passages get a segment of their own, with exact vectors; deleted ones are marked and never found. Neither touches
+the vectors that are there. BM25 depends on all passages at once (how many have a word, how long they are), so it is
+counted anew, and its scores are those of an index built from scratch. `compact` makes one segment of all; an exact
+index is then what a fresh build would be. An index of 8 bits keeps the ranges and lists that it learnt at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from limbeck.data.passages import Passages, join_fields, load_passages
+from limbeck.data.texts import Texts
+from limbeck.errors import LimbeckError
+from limbeck.files import directory_atomically, write_atomically
+from limbeck.search.build import Builder, finish, new_name, working
+from limbeck.search.dense import DenseIndex, emptied, fill
+from limbeck.search.index import SearchIndex
+from limbeck.search.manifest import DenseFacts, IndexManifest, Segment
+from limbeck.search.milvus import remove_keys
+from limbeck.search.recall import choose_effort, exact_top, sample_queries
+from limbeck.search.segmented import Chosen
+from limbeck.search.segments import OpenSegment, open_collection, write_segment
+from limbeck.search.windows import Windows
+
+MANY = 8  # segments, from which on compaction pays
+
+
+def add_passages(
+    path: str | Path, source: str | Path | Passages, model: Any = None, store: str | Path | None = None
+) -> int:
+    """Add passages; one whose id is there already takes its place. Returns how many took the place of others."""
+    passages = source if isinstance(source, Passages) else load_passages(source)
+    index = SearchIndex.open(path, model)
+    with working(index.path, "additions") as folder:
+        index = SearchIndex.open(folder, model)
+        manifest, collection = index.manifest, index.collection
+        facts, vectors, first_key = manifest.dense, None, 0
+        builder = Builder(folder, None, _windows(facts), store)
+        if facts is not None:
+            builder.matcher = index.dense.matcher
+            vectors = builder.encode(passages)
+            facts = replace(facts, kind=facts.kind if facts.store else "flat")
+            first_key = _next_key(collection.segments)
+        segment, _ = builder.segment(passages, vectors, facts, first_key)
+        replaced = collection.find(list(passages.corpus))
+        alive = np.append(collection.alive, np.ones(len(passages.corpus), dtype=bool))
+        alive[replaced[replaced >= 0]] = False
+        manifest = replace(manifest, segments=(*manifest.segments, segment), content="")
+        _change(folder, manifest, alive)
+        _forget(manifest.dense, collection.segments, alive)
+    return int(np.count_nonzero(replaced >= 0))
+
+
+def delete_passages(path: str | Path, ids: Iterable[str]) -> int:
+    """Delete passages by id; returns how many these were. An id that the index does not have is refused."""
+    wanted = list(dict.fromkeys(ids))
+    index = SearchIndex.open(path)
+    with working(index.path, "deletions") as folder:
+        index = SearchIndex.open(folder)
+        rows = index.collection.find(wanted)
+        if (rows < 0).any():
+            unknown = wanted[int(np.argmin(rows))]
+            more = f" (and {int((rows < 0).sum()) - 1:,} more)" if (rows < 0).sum() > 1 else ""
+            raise LimbeckError(f"{path}: has no passage {unknown!r}{more}; name passages that are there")
+        alive = index.collection.alive.copy()
+        alive[rows] = False
+        if not alive.any():
+            raise LimbeckError(f"{path}: nothing would be left; remove the folder instead")
+        if len(rows):
+            _change(folder, replace(index.manifest, content=""), alive)
+            _forget(index.manifest.dense, index.collection.segments, alive)
+    return len(wanted)
+
+
+def compact_index(path: str | Path, seed: int = 0) -> None:
+    """Make one segment of all passages that are not deleted."""
+    index = SearchIndex.open(path)
+    if len(index.manifest.segments) == 1 and not index.manifest.deleted:
+        return
+    with working(index.path, "compaction") as folder:
+        index = SearchIndex.open(folder)
+        name = new_name(folder / "segments")
+        kept = index.collection.rows
+        segment, facts = Segment(name, len(kept)), index.manifest.dense
+        dense, windows, keys = None, None, None
+        if facts is not None:
+            numbers = index.dense.kept(index.collection.alive)
+            windows = _renumbered(index.dense.windows, numbers, kept)
+            effort = index.manifest.segments[0].effort
+            if facts.store is not None:
+                keys = np.concatenate([np.asarray(part.keys) for part in index.collection.segments])[numbers]
+            else:
+                dense, facts = _joined(index, numbers, facts, seed)
+                effort = dense.effort
+            segment = replace(segment, vectors=len(numbers), kind=facts.kind, effort=effort)
+        with directory_atomically(folder / "segments" / name) as place:
+            write_segment(place, *_kept_passages(index), dense, windows, keys)
+        manifest = replace(index.manifest, segments=(segment,), deleted_part=None, deleted=0, dense=facts)
+        finish(folder, manifest, open_collection(folder, manifest))
+
+
+def _change(folder: Path, manifest: IndexManifest, alive: np.ndarray) -> None:
+    """Write which passages are deleted, and the rest that depends on it."""
+    deleted = int(np.count_nonzero(~alive))
+    name = None
+    if deleted:
+        name = new_name(folder / "deleted", ".npy")
+        with write_atomically(folder / "deleted" / name) as handle:
+            np.save(handle, ~alive, allow_pickle=False)
+    manifest = replace(manifest, deleted_part=name, deleted=deleted)
+    finish(folder, manifest, open_collection(folder, manifest))
+
+
+def _windows(facts: DenseFacts | None) -> Windows | None:
+    if facts is None or facts.window is None or facts.stride is None:
+        return None
+    return Windows(facts.window, facts.stride)
+
+
+def _next_key(segments: Sequence[OpenSegment]) -> int:
+    return max((int(part.keys[-1]) + 1 for part in segments if part.keys is not None and len(part.keys)), default=0)
+
+
+def _forget(facts: DenseFacts | None, segments: Sequence[OpenSegment], alive: np.ndarray) -> None:
+    """Take the vectors of deleted passages out of Milvus; the manifest no longer lets them be found."""
+    if facts is None or facts.store is None:
+        return
+    start = 0
+    for part in segments:
+        assert part.keys is not None
+        owners = np.arange(len(part.texts)) if part.windows is None else part.windows[:, 0]
+        remove_keys(facts.store, np.asarray(part.keys)[~alive[start + owners]])
+        start += len(part.texts)
+
+
+def _joined(index: SearchIndex, numbers: np.ndarray, facts: DenseFacts, seed: int) -> tuple[DenseIndex, DenseFacts]:
+    """One index of the kept vectors, and its recall where the vectors are still the exact ones."""
+    first = index.manifest.segments[0]
+    file = index.path / "segments" / first.name / "dense.faiss"
+    vectors = Chosen(index.dense.vectors, numbers)
+    joined = DenseIndex(emptied(file, facts.kind, facts.dim), facts.kind, first.effort)
+    fill(joined.index, joined.kind, vectors)
+    if joined.kind != "hnsw":
+        return joined, replace(facts, recall=1.0 if joined.kind == "flat" else None, measured_with=None)
+    asked = sample_queries(vectors, seed)
+    reached = choose_effort(joined, asked, exact_top(asked, vectors))
+    return joined, replace(facts, recall=round(reached, 4), measured_with="passages")
+
+
+def _renumbered(windows: np.ndarray | None, numbers: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
+    if windows is None:
+        return None
+    table = windows[numbers].copy()
+    table[:, 0] = np.searchsorted(kept, table[:, 0])
+    return table.astype(np.int32)
+
+
+def _kept_passages(index: SearchIndex) -> tuple[Texts, pa.Table | None]:
+    """The texts and fields of what is not deleted."""
+    batches, blocks, start = [], [], 0
+    for part in index.collection.segments:
+        alive = index.collection.alive[start : start + len(part.texts)]
+        mask = pa.array(alive)
+        at = 0
+        for batch in part.texts.batches():
+            batches.append(batch.filter(mask.slice(at, len(batch))))
+            at += len(batch)
+        table = part.fields.filter(mask) if part.fields is not None else None
+        columns = {name: table[name].combine_chunks() for name in table.column_names} if table is not None else {}
+        blocks.append((int(alive.sum()), {name: _plain(column) for name, column in columns.items()}))
+        start += len(part.texts)
+    return Texts.from_batches(batches), join_fields(blocks)
+
+
+def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,230 @@
+"""Vectors in Milvus, for corpora that outgrow one machine; the same interface as faiss has.
+
+    milvus://HOST:PORT/COLLECTION       a server; a token, if it wants one, is read from $MILVUS_TOKEN
+    milvus:///PATH/TO/FILE.db           milvus-lite: one process at a time, listens on 127.0.0.1 only
+
+A vector has a key that it keeps for good. The manifest of the index says which keys count: what a killed command left
+behind in the collection is not found, and is overwritten by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limbeck.errors import LimbeckError
+from limbeck.progress import progress
+from limbeck.search.dense import BREADTHS, CONSTRUCTION, NEIGHBOURS, Vectors, list_count, require_dim, rising_lists
+
+KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf-sq8": "IVF_SQ8"}
+SCHEME = "milvus://"
+LITE_COLLECTION = "limbeck"
+MOST = 16_384  # results of one search, by Milvus' own limit
+FEW = 4096  # rows that are named in a filter
+_BLOCK = 1000
+_ADDRESS = re.compile(r"milvus://(?P<host>[^/]+)/(?P<collection>[A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a collection is."""
+
+    uri: str
+    collection: str
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        if text.startswith(f"{SCHEME}/"):
+            file = text.removeprefix(SCHEME)
+            if not file.endswith(".db"):
+                raise LimbeckError(f"{text}: a file of milvus-lite is called .db; write milvus:///path/to/file.db")
+            return cls(file, LITE_COLLECTION)
+        match = _ADDRESS.fullmatch(text)
+        if match is None:
+            raise LimbeckError(
+                f"{text}: is no Milvus address; write milvus://HOST:PORT/COLLECTION, or milvus:///FILE.db"
+            )
+        return cls(f"http://{match['host']}", match["collection"])
+
+
+class MilvusIndex:
+    """The vectors of one collection: row i is the one whose key is `keys[i]`; keys rise."""
+
+    def __init__(self, store: str, keys: np.ndarray, dim: int, kind: str, effort: int | None = None) -> None:
+        self.store, self.kind, self.effort, self.dim = store, kind, effort, dim
+        self.keys = np.asarray(keys, dtype=np.int64)
+        self._address = Address.parse(store)
+        self._client = connect(store)
+        self._lists = list_count(len(self.keys))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def efforts(self) -> list[int | None]:
+        if self.kind == "hnsw":
+            return list(BREADTHS)
+        return rising_lists(self._lists) if self.kind == "ivf-sq8" else [None]
+
+    def require_complete(self, alive: int) -> None:
+        """Refuse a collection that is not there, has vectors of another size, or has lost some."""
+        dim, count = _described(self._client, self._address)
+        if dim is None:
+            raise LimbeckError(f"{self.store}: has no such collection; start the server it is on, or index again")
+        if dim != self.dim:
+            problem = f"holds vectors of {dim} numbers, the index has {self.dim}"
+            raise LimbeckError(f"{self.store}: {problem}; name another collection, or build the index again")
+        if count < alive:
+            problem = f"holds {count:,} vectors where the index has {alive:,}"
+            raise LimbeckError(f"{self.store}: {problem}; build the index again")
+
+    def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        queries = require_dim(queries, self.dim)
+        known = len(self) if allowed is None else int(np.count_nonzero(allowed))
+        allowed = None if known == len(self) else allowed
+        k = min(k, known, MOST)
+        rows = np.full((len(queries), k), -1, dtype=np.int64)
+        scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+        if k == 0 or not len(queries):
+            return rows, scores
+        named = allowed is not None and known <= FEW
+        condition = f"row in {self.keys[allowed].tolist()}" if named else ""
+        ask = k
+        while True:
+            lists = [self._known(hits, allowed) for hits in self._ask(queries, ask, condition)]
+            if named or ask >= min(MOST, len(self)) or all(len(found) >= k for found, _ in lists):
+                break
+            ask = min(MOST, len(self), 4 * ask)
+        for at, (found, given) in enumerate(lists):
+            order = np.lexsort((found, -given))[:k]
+            rows[at, : len(order)], scores[at, : len(order)] = found[order], given[order]
+        return rows, scores
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        vectors = np.empty((len(rows), self.dim), dtype=np.float32)
+        with naming_milvus_errors(self.store):
+            for start in range(0, len(rows), _BLOCK):
+                wanted = self.keys[rows[start : start + _BLOCK]].tolist()
+                found = self._client.get(self._address.collection, ids=wanted, output_fields=["row", "vector"])
+                by_key = {int(hit["row"]): hit["vector"] for hit in found}
+                vectors[start : start + len(wanted)] = [by_key[key] for key in wanted]
+        return vectors
+
+    def _ask(self, queries: np.ndarray, limit: int, condition: str) -> list[Any]:
+        parameters = {"hnsw": {"ef": max(limit, self.effort or 64)}, "ivf-sq8": {"nprobe": self.effort or 8}}
+        with naming_milvus_errors(self.store):
+            return self._client.search(
+                self._address.collection,
+                data=list(queries),
+                limit=limit,
+                filter=condition,
+                search_params={"metric_type": "IP", "params": parameters.get(self.kind, {})},
+            )
+
+    def _known(self, hits: Any, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and scores of the hits that count."""
+        keys = np.array([int(hit["row"]) for hit in hits], dtype=np.int64)
+        scores = np.array([hit["distance"] for hit in hits], dtype=np.float32)
+        rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        good = self.keys[rows] == keys
+        if allowed is not None:
+            good &= allowed[rows]
+        return rows[good], scores[good]
+
+
+def fill_collection(store: str, kind: str, vectors: Vectors, owner: str, first_key: int = 0) -> np.ndarray:
+    """Put vectors into a collection under keys from `first_key` on, and return the keys.
+
+    A new collection is made for `owner`, whose name it bears; one that bears another name is refused.
+    """
+    address, client = Address.parse(store), connect(store)
+    with naming_milvus_errors(store):
+        if not client.has_collection(address.collection):
+            _create(client, address, kind, vectors.dim, list_count(len(vectors)), owner)
+        elif client.describe_collection(address.collection).get("description") != owner:
+            remedy = "name another collection, or drop that one in Milvus"
+            raise LimbeckError(f"{store}: holds a collection that is not of this index; {remedy}")
+        with progress("Sending vectors to Milvus", len(vectors)) as advance:
+            for start in range(0, len(vectors), _BLOCK):
+                rows = np.arange(start, min(start + _BLOCK, len(vectors)))
+                block = vectors.take(rows)
+                records = [
+                    {"row": first_key + int(row), "vector": vector} for row, vector in zip(rows, block, strict=True)
+                ]
+                client.upsert(address.collection, records)
+                advance(len(rows))
+        client.flush(address.collection)
+    return np.arange(first_key, first_key + len(vectors), dtype=np.int64)
+
+
+def remove_keys(store: str, keys: np.ndarray) -> None:
+    """Delete vectors for good, once no manifest names them."""
+    address, client = Address.parse(store), connect(store)
+    with naming_milvus_errors(store):
+        for start in range(0, len(keys), _BLOCK):
+            client.delete(address.collection, ids=keys[start : start + _BLOCK].tolist())
+
+
+def require_milvus_kind(kind: str) -> str:
+    """Milvus' name of a kind of index."""
+    if kind not in KINDS:
+        raise LimbeckError(f"Milvus has no index of kind {kind!r} here; use {', '.join(KINDS)}")
+    return KINDS[kind]
+
+
+def connect(store: str) -> Any:
+    """A client; pymilvus is imported here and nowhere else."""
+    try:
+        from pymilvus import MilvusClient
+    except ImportError as error:
+        raise LimbeckError(f"{store}: pymilvus is not installed; run `pip install 'limbeck[milvus]'`") from error
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs tracebacks of errors that it raises as well
+    address = Address.parse(store)
+    if not address.uri.startswith("http"):
+        Path(address.uri).parent.mkdir(parents=True, exist_ok=True)
+    with naming_milvus_errors(store):
+        return MilvusClient(address.uri, token=os.environ.get("MILVUS_TOKEN", ""), timeout=10)
+
+
+@contextmanager
+def naming_milvus_errors(store: str) -> Iterator[None]:
+    """Whatever Milvus says, in one line with its address."""
+    from pymilvus.exceptions import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        reason = " ".join(str(error.message).split())[:160]
+        raise LimbeckError(
+            f"{store}: Milvus says: {reason}; check the address, and that no other process uses it"
+        ) from error
+
+
+def _described(client: Any, address: Address) -> tuple[int | None, int]:
+    """The vectors' dimension and number; None and 0 without the collection."""
+    with naming_milvus_errors(address.uri):
+        if not client.has_collection(address.collection):
+            return None, 0
+        fields = client.describe_collection(address.collection)["fields"]
+        (vector,) = [field for field in fields if field["name"] == "vector"] or [{"params": {"dim": -1}}]
+        count = client.query(address.collection, filter="", output_fields=["count(*)"])[0]["count(*)"]
+        return int(vector["params"]["dim"]), int(count)
+
+
+def _create(client: Any, address: Address, kind: str, dim: int, lists: int, owner: str) -> None:
+    from pymilvus import DataType
+
+    schema = client.create_schema(auto_id=False, description=owner)
+    schema.add_field("row", DataType.INT64, is_primary=True)
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
+    how = {"hnsw": {"M": NEIGHBOURS, "efConstruction": CONSTRUCTION}, "ivf-sq8": {"nlist": lists}}
+    index = client.prepare_index_params()
+    index.add_index("vector", index_type=require_milvus_kind(kind), metric_type="IP", params=how.get(kind, {}))
+    client.create_collection(address.collection, schema=schema, index_params=index, consistency_level="Strong")

@@ -1,0 +1,99 @@
+"""What a search gives back: rankings of rows for programs, hits with texts for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from limbeck.search.hybrid import List
+
+
+@dataclass(frozen=True)
+class DenseList:
+    """Rows and scores of the dense part, best first; `windows` is the best window of each, where passages are cut."""
+
+    rows: np.ndarray
+    scores: np.ndarray
+    windows: np.ndarray | None = None
+
+    @property
+    def pair(self) -> List:
+        return self.rows, self.scores
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The answer to one query: rows and scores, best first, the lists that they come from, and what is to be said."""
+
+    rows: np.ndarray
+    scores: np.ndarray
+    dense: DenseList | None = None
+    sparse: List | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the dense or the sparse part says of a passage: its score and its rank in that part's list."""
+
+    score: float
+    rank: int
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A passage that was found. `dense` or `sparse` is None where that part did not find it, or was not asked.
+
+    `span` are the characters of title and text, joined, that the best window covers.
+    """
+
+    rank: int
+    id: str
+    score: float
+    title: str
+    text: str
+    fields: dict[str, Any]
+    dense: Part | None
+    sparse: Part | None
+    span: tuple[int, int] | None = None
+    terms: dict[str, float] | None = None  # what each shared word adds to the sparse score, if asked for
+
+    @property
+    def found_by(self) -> str:
+        return " and ".join(name for name, part in (("dense", self.dense), ("sparse", self.sparse)) if part is not None)
+
+    @property
+    def whole(self) -> str:
+        """Title and text, as the model and BM25 read them."""
+        return f"{self.title} {self.text}" if self.title else self.text
+
+
+@dataclass(frozen=True)
+class Results:
+    """The hits of one query; `note` says what a person should know of how they came about."""
+
+    query: str
+    mode: str
+    hits: list[Hit] = field(default_factory=list)
+    note: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The lists of both parts for many queries, before they are fused: rows and scores, best first."""
+
+    dense: list[List]
+    sparse: list[List]
+
+
+def part_of(listed: List | None, row: int) -> Part | None:
+    """What a list says of a row."""
+    if listed is None:
+        return None
+    place = np.flatnonzero(listed[0] == row)
+    return Part(float(listed[1][place[0]]), int(place[0]) + 1) if len(place) else None

@@ -1,0 +1,177 @@
+"""The passages of an index on disk: one segment for what it was built from, one more for whatever was added later.
+
+Rows are numbered through the segments and keep their numbers until the index is compacted. A deleted passage keeps its
+row, and is never found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from limbeck.data.cache import open_texts, write_texts
+from limbeck.data.texts import Texts
+from limbeck.errors import LimbeckError
+from limbeck.search.dense import DenseIndex
+from limbeck.search.filters import Condition, matching
+from limbeck.search.manifest import IndexManifest, Segment
+
+
+@dataclass(frozen=True)
+class OpenSegment:
+    """A segment mapped into memory.
+
+    `windows` [vectors, 3] says which row, and which of its characters, a vector stands for; None means that vector i is
+    row i. `keys` [vectors] are the vectors' keys in Milvus.
+    """
+
+    texts: Texts
+    fields: pa.Table | None
+    dense: DenseIndex | None
+    windows: np.ndarray | None
+    keys: np.ndarray | None
+
+
+def write_segment(
+    folder: Path,
+    texts: Texts,
+    fields: pa.Table | None,
+    dense: DenseIndex | None = None,
+    windows: np.ndarray | None = None,
+    keys: np.ndarray | None = None,
+) -> None:
+    """Write the files of a segment into a folder that is not yet visible."""
+    write_texts(folder / "texts.arrow", texts.batches(), lambda key: LimbeckError(f"duplicate passage id {key!r}"))
+    if fields is not None:
+        with pa.OSFile(str(folder / "fields.arrow"), "wb") as sink, pa.ipc.new_file(sink, fields.schema) as writer:
+            writer.write_table(fields)
+    if dense is not None:
+        dense.save(folder / "dense.faiss")
+    for name, array in (("windows.npy", windows), ("keys.npy", keys)):
+        if array is not None:
+            np.save(folder / name, array, allow_pickle=False)
+
+
+def open_segment(folder: Path, segment: Segment) -> OpenSegment:
+    """Map a segment whose files were checked."""
+    dense = folder / "dense.faiss"
+    return OpenSegment(
+        open_texts(folder / "texts.arrow"),
+        _table(folder / "fields.arrow"),
+        DenseIndex.open(dense, str(segment.kind), segment.effort) if dense.exists() else None,
+        _array(folder / "windows.npy"),
+        _array(folder / "keys.npy"),
+    )
+
+
+def _table(path: Path) -> pa.Table | None:
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all() if path.exists() else None
+
+
+def _array(path: Path) -> np.ndarray | None:
+    return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray) if path.exists() else None
+
+
+class Collection:
+    """All segments as one table of passages. `alive` [rows] bool is False for what was deleted."""
+
+    def __init__(self, segments: Sequence[OpenSegment], deleted: np.ndarray | None = None) -> None:
+        self.segments = list(segments)
+        self._starts = np.cumsum([0, *(len(segment.texts) for segment in segments)])
+        self.alive = np.ones(len(self), dtype=bool) if deleted is None else ~deleted
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The rows of all passages that are not deleted."""
+        return np.flatnonzero(self.alive)
+
+    @property
+    def field_names(self) -> list[str]:
+        tables = [segment.fields for segment in self.segments if segment.fields is not None]
+        return list(dict.fromkeys(name for table in tables for name in table.column_names))
+
+    def record_at(self, row: int) -> tuple[str, str, str]:
+        """(id, title, text) in a row."""
+        segment, place = self._locate(row)
+        return segment.texts.record_at(place)
+
+    def fields_at(self, row: int) -> dict[str, Any]:
+        """The fields that the passage in a row has."""
+        segment, place = self._locate(row)
+        if segment.fields is None:
+            return {}
+        (values,) = segment.fields.slice(place, 1).to_pylist()
+        return {name: value for name, value in values.items() if value is not None}
+
+    def text_at(self, row: int) -> str:
+        """Title and text in a row, joined."""
+        segment, place = self._locate(row)
+        return segment.texts.text_at(place)
+
+    def take(self, rows: Iterable[int]) -> list[str]:
+        """The texts in many rows."""
+        if len(self.segments) == 1:
+            return self.segments[0].texts.take(rows)
+        return [self.text_at(int(row)) for row in rows]
+
+    def ids_at(self, rows: Iterable[int]) -> list[str]:
+        """The ids in many rows."""
+        if len(self.segments) == 1:
+            return self.segments[0].texts.ids_at(rows)
+        located = (self._locate(int(row)) for row in rows)
+        return [segment.texts.id_at(place) for segment, place in located]
+
+    def find(self, ids: Sequence[str]) -> np.ndarray:
+        """The rows of ids, -1 where there is no such passage or it is deleted: [ids] int64."""
+        found = np.full(len(ids), -1, dtype=np.int64)
+        for start, segment in zip(self._starts[:-1], self.segments, strict=True):
+            rows = segment.texts.find(ids)
+            here = rows >= 0
+            here[here] = self.alive[rows[here] + start]
+            found[here] = rows[here] + start
+        return found
+
+    def matching(self, conditions: Sequence[Condition]) -> np.ndarray:
+        """Which rows meet all conditions and are not deleted: [rows] bool."""
+        parts = [matching(segment.fields, len(segment.texts), conditions) for segment in self.segments]
+        return np.concatenate(parts) & self.alive
+
+    def live(self) -> LiveCorpus:
+        """What is not deleted, numbered anew."""
+        return LiveCorpus(self)
+
+    def _locate(self, row: int) -> tuple[OpenSegment, int]:
+        number = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self.segments[number], row - int(self._starts[number])
+
+
+class LiveCorpus:
+    """The passages that are not deleted as a corpus, for what is computed over all of them."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    def __len__(self) -> int:
+        return len(self._collection.rows)
+
+    def take(self, rows: Iterable[int]) -> list[str]:
+        return self._collection.take(self._collection.rows[list(rows)])
+
+    def ids_at(self, rows: Iterable[int]) -> list[str]:
+        return self._collection.ids_at(self._collection.rows[list(rows)])
+
+
+def open_collection(folder: Path, manifest: IndexManifest) -> Collection:
+    """The passages that a manifest names, deleted ones included."""
+    opened = [open_segment(folder / "segments" / segment.name, segment) for segment in manifest.segments]
+    deleted = manifest.deleted_part
+    return Collection(opened, np.load(folder / "deleted" / deleted) if deleted else None)
