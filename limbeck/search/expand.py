@@ -189,14 +189,16 @@ def _all(corpus: Texts, samples: AppendLog) -> Iterator[Kept]:
 
 def _best(corpus: Texts, samples: AppendLog, log: AppendLog, keep: float) -> Iterator[Kept]:
     """The share of all queries that score best, over all documents; of equal scores, those of earlier documents."""
-    scores = [score for lists in _by_block(corpus, log, "scores") for own in lists for score in own]
-    order = np.argsort(-np.array(scores), kind="stable")
+    lists = (own for block in _by_block(corpus, log, "scores") for own in block)
+    scores = np.fromiter((score for own in lists for score in own), dtype=np.float64)
     good = np.zeros(len(scores), dtype=bool)
-    good[order[: round(keep * len(scores))]] = True
-    stays, rest = iter(good.tolist()), iter(scores)
+    good[np.argsort(-scores, kind="stable")[: round(keep * len(scores))]] = True
+    start = 0
     for queries, _ in _all(corpus, samples):
-        kept = [pair for pair in zip(queries, islice(rest, len(queries)), strict=True) if next(stays)]
-        yield [query for query, _ in kept], [score for _, score in kept]
+        own = slice(start, start + len(queries))
+        kept = [place for place, stays in enumerate(good[own].tolist()) if stays]
+        yield [queries[place] for place in kept], scores[own][kept].tolist()
+        start = own.stop
 
 
 def _write(data: RankingData, out: Path, expansions: Iterator[Kept]) -> int:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from limbeck.data.lines import json_lines
+from limbeck.data.lines import lines, parse_json
 from limbeck.files import fsync_directory, naming_disk_errors
 
 _BLOCK = 2**20
@@ -27,21 +27,21 @@ class AppendLog:
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
         """Add records; when this returns they survive a power cut."""
-        lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
+        added = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
         with naming_disk_errors(self.path):
             fresh = not self.path.exists()
             with open(self.path, "ab") as handle:
-                handle.write("".join(lines).encode())
+                handle.write("".join(added).encode())
                 handle.flush()
                 os.fsync(handle.fileno())
             if fresh:
                 fsync_directory(self.path.parent)
-        self._lines += len(lines)
+        self._lines += len(added)
 
     def records(self, start: int = 0) -> Iterator[dict[str, Any]]:
         """The records from number `start` on."""
         if self._lines > start:
-            yield from (record for _, record in islice(json_lines(self.path), start, None))
+            yield from (parse_json(self.path, *line) for line in islice(lines(self.path), start, None))
 
     def _recover(self) -> int:
         """Cut off a last line without its end; the number of whole lines."""
