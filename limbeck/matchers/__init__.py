@@ -4,8 +4,9 @@ from limbeck.matchers.base import Matcher, TextBatch
 from limbeck.matchers.build import build
 from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
+from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.load import load
 from limbeck.matchers.spec import MatcherSpec
 
-__all__ = ["ColBERT", "CrossEncoder", "DualEncoder", "Matcher", "MatcherSpec", "TextBatch", "build", "load"]
+__all__ = ["ColBERT", "CrossEncoder", "DiPair", "DualEncoder", "Matcher", "MatcherSpec", "TextBatch", "build", "load"]

@@ -22,18 +22,26 @@ from limbeck.signals import Signals
 SCORES = frozenset({"scores"})
 
 
+Document = str | tuple[str, ...]  # a text, or the second and further texts of an n-ary task
+
+
+def as_parts(document: Document) -> tuple[str, ...]:
+    """The texts of a document, one or several."""
+    return (document,) if isinstance(document, str) else document
+
+
 @dataclass(frozen=True)
 class TextBatch:
     """B queries, the P distinct documents they mention, and each query's list of K of them.
 
-    `lists is None` means that every query meets every document: K = P.
+    `lists is None` means that every query meets every document: K = P. In n-ary tasks a document is a tuple of texts.
 
     With several processes this is one process's share of the batch: `query_slice` and `document_slice` say which
     texts it encodes. Each process takes its own queries' rows of `lists`; documents are gathered from all.
     """
 
     queries: list[str]
-    documents: list[str]
+    documents: Sequence[Document]
     lists: Tensor | None  # [B, K] indices into documents; 0 where padded
     query_slice: slice = field(default_factory=lambda: slice(None))
     document_slice: slice = field(default_factory=lambda: slice(None))
@@ -43,7 +51,12 @@ class TextBatch:
         return self.queries[self.query_slice]
 
     @property
-    def own_documents(self) -> list[str]:
+    def own_texts(self) -> list[str]:
+        """The documents as one text each."""
+        return [" ".join(as_parts(document)) for document in self.own_documents]
+
+    @property
+    def own_documents(self) -> Sequence[Document]:
         return self.documents[self.document_slice]
 
 
@@ -74,7 +87,7 @@ class Matcher(nn.Module, ABC):
         """
 
     @abstractmethod
-    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
         """Raw scores of (query, document) pairs: [n], or [n, outputs] for a matcher with several outputs."""
 
     @abstractmethod

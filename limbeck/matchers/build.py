@@ -19,6 +19,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
+from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
 from limbeck.matchers.quiet import quiet
@@ -35,6 +36,9 @@ def build(spec: MatcherSpec) -> Matcher:
             return CrossEncoder(STCrossEncoder(modules=_cross_modules(spec), activation_fn=nn.Identity()))
         if spec.kind == "colbert":
             return _colbert(spec)
+        if spec.kind == "dipair":
+            count = len(spec.tokens) if spec.separate else 1
+            return DiPair(spec, [_transformer(spec, _lengths(spec)) for _ in range(count)])
         modules: list[nn.Module] = [*_dual_modules(spec)]
         if spec.separate:
             modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]

@@ -40,7 +40,7 @@ class ColBERT(Matcher):
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
         return {
             "queries": self.tower.prepare(batch.own_queries, "query", chunk),
-            "documents": self.tower.prepare(batch.own_documents, "document", chunk),
+            "documents": self.tower.prepare(batch.own_texts, "document", chunk),
             "document_count": len(batch.documents),
             "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
         }
@@ -73,16 +73,16 @@ class ColBERT(Matcher):
         """The scores of all pairs of encoded texts: [queries, documents]."""
         return max_similarities(queries, documents, self.interaction.mean)
 
-    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
         """Each distinct text is encoded once."""
         if not len(pairs):
             return np.zeros(0, dtype=np.float32)
-        queries = {text: row for row, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
-        documents = {text: row for row, text in enumerate(dict.fromkeys(document for _, document in pairs))}
+        queries = {text: row for row, text in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
+        documents = {text: row for row, text in enumerate(dict.fromkeys(" ".join(pair[1:]) for pair in pairs))}
         left = self.encode_query(list(queries), batch_size)
         right = self.encode_document(list(documents), batch_size)
-        rows = np.array([queries[query] for query, _ in pairs])
-        columns = np.array([documents[document] for _, document in pairs])
+        rows = np.array([queries[pair[0]] for pair in pairs])
+        columns = np.array([documents[" ".join(pair[1:])] for pair in pairs])
         scores = np.empty(len(pairs), dtype=np.float32)
         order = np.argsort(rows, kind="stable")
         for row, some in groupby(order.tolist(), key=lambda pair: rows[pair]):

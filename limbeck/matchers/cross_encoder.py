@@ -12,7 +12,7 @@ from sentence_transformers import CrossEncoder as STCrossEncoder
 from torch import Tensor
 
 from limbeck.files import directory_atomically
-from limbeck.matchers.base import SCORES, Matcher, TextBatch
+from limbeck.matchers.base import SCORES, Document, Matcher, TextBatch, as_parts
 from limbeck.matchers.chunks import prepare_chunks, run_chunks
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.segments import load_segmented
@@ -40,12 +40,18 @@ class CrossEncoder(Matcher):
         count = len(batch.documents)
         lists = batch.lists if batch.lists is not None else torch.arange(count).expand(len(batch.queries), -1)
         own = lists[batch.query_slice]
+        documents = [self._joined(document) for document in batch.documents]
         pairs = [
-            (query, batch.documents[column])
+            (query, documents[column])
             for query, row in zip(batch.own_queries, own.tolist(), strict=True)
             for column in row
         ]
         return prepare_chunks(pairs, self._preprocess, chunk) | {"shape": tuple(own.shape)}
+
+    def _joined(self, document: Document) -> str:
+        """The second and further texts as one, parted as the model parts texts."""
+        tokenizer: Any = self.model.tokenizer
+        return f" {tokenizer.sep_token or ''} ".join(as_parts(document))
 
     def _preprocess(self, pairs: list[tuple[str, str]]) -> dict[str, Any]:
         return self.model.preprocess(pairs, prompt=self._prompt())
@@ -62,13 +68,13 @@ class CrossEncoder(Matcher):
         scores = run_chunks(inputs, run, recompute)  # [B * K] or [B * K, outputs]
         return Signals(scores=scores.view(*inputs["shape"], *scores.shape[1:]))
 
-    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
         if not len(pairs):
             return np.zeros(0, dtype=np.float32)
         blocks = []
         with progress("Scoring pairs", len(pairs)) as advance:
             for start in range(0, len(pairs), BLOCK):
-                block = list(pairs[start : start + BLOCK])
+                block = [(pair[0], self._joined(pair[1:])) for pair in pairs[start : start + BLOCK]]
                 scores = self.model.predict(
                     block, batch_size=batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
                 )

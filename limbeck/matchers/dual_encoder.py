@@ -48,7 +48,7 @@ class DualEncoder(Matcher):
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
         return {
             "queries": self.tower.prepare(batch.own_queries, "query", chunk),
-            "documents": self.tower.prepare(batch.own_documents, "document", chunk),
+            "documents": self.tower.prepare(batch.own_texts, "document", chunk),
             "document_count": len(batch.documents),
             "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
         }
@@ -92,16 +92,16 @@ class DualEncoder(Matcher):
         """Document vectors [n, dim]."""
         return self.tower.encode(texts, "document", batch_size)
 
-    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
         """Each distinct text is encoded once, then pairs cost one inner product."""
         if not len(pairs):
             return np.zeros(0, dtype=np.float32)
-        queries = {text: row for row, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
-        documents = {text: row for row, text in enumerate(dict.fromkeys(document for _, document in pairs))}
+        queries = {text: row for row, text in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
+        documents = {text: row for row, text in enumerate(dict.fromkeys(" ".join(pair[1:]) for pair in pairs))}
         left = torch.from_numpy(self.encode_query(list(queries), batch_size))
         right = torch.from_numpy(self.encode_document(list(documents), batch_size))
-        rows = torch.tensor([queries[query] for query, _ in pairs])
-        columns = torch.tensor([[documents[document]] for _, document in pairs])
+        rows = torch.tensor([queries[pair[0]] for pair in pairs])
+        columns = torch.tensor([[documents[" ".join(pair[1:])]] for pair in pairs])
         blocks = [
             self.interaction(left[rows[start : start + 8192]], right, columns[start : start + 8192]).squeeze(1)
             for start in range(0, len(pairs), 8192)

@@ -14,10 +14,12 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.build import first_line
 from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
+from limbeck.matchers.dipair import CONFIG, DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
 
-Loadable = type[CrossEncoder] | type[DualEncoder] | type[ColBERT]
+Loadable = type[CrossEncoder] | type[DualEncoder] | type[ColBERT] | type[DiPair]
+OWN: dict[str, Loadable] = {DiPair.kind: DiPair}  # kinds that sentence-transformers does not have
 
 KINDS: dict[str, Loadable] = {
     "CrossEncoder": CrossEncoder,
@@ -33,7 +35,7 @@ def load(name: str | Path, revision: str | None = None) -> Matcher:
         recover_directory(Path(str(name)).expanduser())
     path = resolve(name, revision)
     folder = Path(path)
-    if folder.is_dir() and not (folder / "config.json").exists() and (folder / "student" / "modules.json").exists():
+    if folder.is_dir() and not (folder / "config.json").exists() and _is_model(folder / "student"):
         path = str(folder / "student")  # a run directory stands for its student
     try:
         return _kind(path, revision).from_pretrained(path, revision=revision)
@@ -42,8 +44,15 @@ def load(name: str | Path, revision: str | None = None) -> Matcher:
         raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
 
 
+def _is_model(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("modules.json", CONFIG))
+
+
 def _kind(path: str, revision: str | None) -> Loadable:
     """What the files say; a plain transformers folder tells by its architecture."""
+    own = _read(path, CONFIG, revision)
+    if own is not None and own.get("kind") in OWN:
+        return OWN[own["kind"]]
     config = _read(path, "config_sentence_transformers.json", revision)
     if config and config.get("model_type"):
         kind = config["model_type"]

@@ -7,18 +7,25 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 COLBERT_DIM = 128
+FFNN_WIDTH = 128
 TEACHER = "teacher"  # as a start: the weights of the recipe's teacher
 # The kinds that an option is for; it may be given for no other. Whatever is not here is for all.
 BELONGS = {
     "pooling": ("dual_encoder", "cross_encoder"),
-    "dropout": ("dual_encoder", "cross_encoder"),
+    "dropout": ("dual_encoder", "cross_encoder", "dipair"),
     "layer_norm": ("dual_encoder", "cross_encoder"),
-    "dim": ("dual_encoder", "colbert"),
+    "dim": ("dual_encoder", "colbert", "dipair"),
     "similarity": ("dual_encoder", "colbert"),
     "scale": ("dual_encoder",),
     "prompts": ("dual_encoder",),
-    "separate": ("dual_encoder",),
-    "outputs": ("cross_encoder",),
+    "separate": ("dual_encoder", "dipair"),
+    "outputs": ("cross_encoder", "dipair"),
+    "tokens": ("dipair",),
+    "take": ("dipair",),
+    "head": ("dipair",),
+    "head_layers": ("dipair",),
+    "head_heads": ("dipair",),
+    "head_width": ("dipair",),
 }
 SIMILARITIES = {"dual_encoder": ("dot", "cosine"), "colbert": ("maxsim", "meanmaxsim")}
 
@@ -28,7 +35,7 @@ class MatcherSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["dual_encoder", "cross_encoder", "colbert"] = "dual_encoder"
+    kind: Literal["dual_encoder", "cross_encoder", "colbert", "dipair"] = "dual_encoder"
     start: str = Field(
         "minilm", description="weights to start from: a folder, a hub name, `minilm`, or (student) `teacher`"
     )
@@ -52,14 +59,22 @@ class MatcherSpec(BaseModel):
         None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (dual encoder, dot)"
     )
     prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
-    separate: bool = Field(False, description="a tower of its own for each side (dual encoder)")
-    outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder)")
+    separate: bool = Field(False, description="a tower of its own for each side (dual encoder, dipair)")
+    outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder, dipair)")
+    tokens: tuple[int, ...] = Field((4, 8), description="tokens that each text keeps, one number a text (dipair)")
+    take: Literal["first", "last"] = Field("first", description="which of a text's tokens are kept (dipair)")
+    head: Literal["transformer", "ffnn"] = Field("transformer", description="what reads the kept tokens (dipair)")
+    head_layers: int = Field(2, ge=1, description="transformer layers of the head (dipair)")
+    head_heads: int = Field(1, ge=1, description="attention heads of the head (dipair)")
+    head_width: int = Field(1024, ge=1, description="the head's inner width; 128 for ffnn (dipair)")
 
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_kind(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("kind") == "colbert":
             return {"similarity": "maxsim", "dim": COLBERT_DIM} | given
+        if isinstance(given, dict) and given.get("kind") == "dipair" and given.get("head") == "ffnn":
+            return {"head_width": FFNN_WIDTH} | given
         return given
 
     @model_validator(mode="after")
@@ -74,6 +89,10 @@ class MatcherSpec(BaseModel):
             raise ValueError(f"pooling: segments belongs to a cross_encoder; a {self.kind} sees one text at a time")
         if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
             raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
+        if len(self.tokens) < 2 or min(self.tokens) < 1:
+            raise ValueError("tokens: give one number for each text, at least two, each at least 1")
+        if self.kind == "dipair" and self.dim is not None and self.dim % self.head_heads:
+            raise ValueError(f"dim ({self.dim}) is not a multiple of head_heads ({self.head_heads})")
         if self.scale is not None and self.similarity != "dot":
             raise ValueError("scale needs similarity: dot; a cosine cannot leave [-1, 1]")
         return self

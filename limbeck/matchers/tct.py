@@ -1,9 +1,9 @@
 """Released TCT-ColBERT checkpoints read texts in a way of their own, and score as published only if that is kept.
 
 `castorini/tct_colbert-msmarco` and its successors are plain BERT folders. What goes with them: "[CLS] [Q] " or
-"[CLS] [D] " before the text, which a BERT vocabulary cuts into four word pieces, no [SEP], queries filled with [MASK] to
-36 tokens, all attended to. The average leaves the four pieces out; a query's takes every other position, a document's
-the real ones.
+"[CLS] [D] " before the text, which a BERT vocabulary cuts into four word pieces; no [SEP]; queries filled with [MASK]
+to 36 tokens, all of them attended to. The average leaves the four pieces out; a query's takes every other position, a
+document's the real ones.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def describe(model: Any) -> dict[str, Any]:
         "version": CODE_VERSION,
         "modules": [repr(module) for module in model],
         "lengths": [[part.max_seq_length, part.query_length, part.document_length] for part in transformers],
-        "transformers": [_config_digest(part.config) for part in transformers],
+        "transformers": [config_digest(part.config) for part in transformers],
         "tokenisers": [tokeniser_digest(part.tokenizer) for part in transformers],
         "prompts": {name: text for name, text in model.prompts.items() if text},
         "default_prompt": model.default_prompt_name,
@@ -119,7 +119,7 @@ def describe(model: Any) -> dict[str, Any]:
     }
 
 
-def _config_digest(config: Any) -> str:
+def config_digest(config: Any) -> str:
     """The architecture, without what says only where it came from."""
     values = {name: value for name, value in config.to_dict().items() if name not in PROVENANCE}
     return digest(json.dumps(values, sort_keys=True, default=str))

@@ -25,8 +25,8 @@ from limbeck.training.recipe import Stage
 from limbeck.training.trainer import BEST, DistillationTrainer, load_weights, out_of_patience, save_weights
 
 FREEZABLE = {
-    "encoder": "*.0.model.*",  # the transformer is the first module of every tower and cross-encoder
-    "token_embeddings": "*.word_embeddings.*",
+    "encoder": ("*.0.model.*", "encoders.*"),  # the first module of every tower and cross-encoder; DiPair's
+    "token_embeddings": ("*.word_embeddings.*",),
 }
 
 
@@ -132,8 +132,8 @@ class frozen:
         self.held: list[nn.Parameter] = []
         named = list(module.named_parameters())
         for pattern in patterns:
-            form = FREEZABLE.get(pattern, pattern)
-            found = [parameter for name, parameter in named if fnmatchcase(name, form)]
+            forms = FREEZABLE.get(pattern, (pattern,))
+            found = [parameter for name, parameter in named if any(fnmatchcase(name, form) for form in forms)]
             if not found:
                 raise LimbeckError(
                     f"freeze: no parameter matches {pattern!r}; use {', '.join(FREEZABLE)} or a pattern such as "

@@ -1,0 +1,262 @@
+"""DiPair: each text keeps the outputs of a few tokens, and a light head reads those of a pair (DiPair Sec. 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from sentence_transformers.base.modules import Transformer
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import directory_atomically, write_json
+from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts, tokeniser_digest
+from limbeck.matchers.chunks import each_chunk, prepare_chunks
+from limbeck.matchers.gather import gather_rows
+from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.maxsim import TokenVectors
+from limbeck.matchers.quiet import quiet
+from limbeck.matchers.spec import MatcherSpec
+from limbeck.matchers.tower import CODE_VERSION, config_digest
+from limbeck.progress import progress
+from limbeck.signals import Signals
+
+CONFIG, HEAD = "limbeck.json", "head.safetensors"
+FORMAT = 1
+BLOCK = 512  # texts between two signs of progress
+PAIRS = 2048  # through the head at a time
+
+Encoded = Callable[[list[str], int], np.ndarray]
+
+
+class DiPair(Matcher):
+    """A truncated encoder for each text, a projection for each position, and a head over what they keep.
+
+    Everything before the head depends on one text alone. `kept` are the vectors [slots, width] of a text as the encoder
+    leaves them, `encode` those [slots, dim] that a store holds for the head; a slot without a token is zeros.
+    """
+
+    kind = "dipair"
+
+    def __init__(self, spec: MatcherSpec, encoders: Sequence[Transformer]) -> None:
+        super().__init__()
+        self.spec = spec
+        self.encoders = nn.ModuleList(encoders)  # one for all texts, or one for each position
+        width = int(encoders[0].get_embedding_dimension())
+        dim = spec.dim or width
+        self.dim, self.width = dim, width
+        self.projections = nn.ModuleList(nn.Linear(width, dim) if spec.dim else nn.Identity() for _ in spec.tokens)
+        for projection in self.projections:
+            if isinstance(projection, nn.Linear):
+                nn.init.orthogonal_(projection.weight)
+                nn.init.zeros_(projection.bias)
+        self.head: nn.Module
+        if spec.head == "transformer":
+            self.head = TransformerHead(
+                spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
+            )
+        else:
+            self.head = FeedForwardHead(spec.tokens, dim, spec.head_width, spec.outputs, spec.dropout)
+        self.encoded: Encoded | None = None  # while the encoder is frozen: where its outputs come from
+
+    @property
+    def outputs(self) -> int:
+        return self.spec.outputs
+
+    @property
+    def texts(self) -> int:
+        """How many texts a pair has."""
+        return len(self.spec.tokens)
+
+    def encoder(self, position: int) -> Transformer:
+        return self.encoders[position if len(self.encoders) > 1 else 0]  # type: ignore[return-value]
+
+    def _projection(self, position: int) -> nn.Module:
+        return self.projections[position]
+
+    # -- a batch -------------------------------------------------------------------------------------------------
+
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+        parts = [batch.own_queries, *self._parts(batch.own_documents)]
+        return {
+            "texts": [self._prepare(part, position, chunk) for position, part in enumerate(parts)],
+            "document_count": len(batch.documents),
+            "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
+        }
+
+    def _parts(self, documents: Sequence[Any]) -> list[list[str]]:
+        """The texts of each position but the first, from documents that are one text or a tuple of them."""
+        rows = [as_parts(document) for document in documents]
+        wrong = next((row for row in rows if len(row) != self.texts - 1), None)
+        if wrong is not None:
+            problem = f"this model reads {self.texts} texts and got {len(wrong) + 1}"
+            raise LimbeckError(f"{problem}; set student.tokens to one number for each text")
+        return [[row[number] for row in rows] for number in range(self.texts - 1)]
+
+    def _prepare(self, texts: list[str], position: int, chunk: int | None) -> dict[str, Any]:
+        if self.encoded is not None:
+            return {"kept": torch.from_numpy(self.encoded(texts, position))}
+        return self._tokenised(texts, position, chunk)
+
+    def _tokenised(self, texts: list[str], position: int, chunk: int | None) -> dict[str, Any]:
+        encoder = self.encoder(position)
+        task = "query" if position == 0 else "document"
+        return prepare_chunks(texts, lambda batch: encoder.preprocess(batch, task=task), chunk)
+
+    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        parts = [self._kept(part, position, recompute) for position, part in enumerate(inputs["texts"])]
+        parts = [parts[0], *(self._everyone(part, inputs["document_count"]) for part in parts[1:])]
+        texts = [self.project(kept, position) for position, kept in enumerate(parts)]
+        lists: Tensor | None = inputs["lists"]
+        rows, columns = len(parts[0]), len(parts[1])
+        if lists is None:
+            lists = torch.arange(columns, device=parts[0].device).expand(rows, -1)
+        queries = torch.arange(rows, device=lists.device).unsqueeze(1).expand_as(lists).flatten()
+        picked = [_rows(texts[0], queries), *(_rows(text, lists.flatten()) for text in texts[1:])]
+        scores = self.head(picked).view(*lists.shape, self.outputs)
+        return Signals(scores=scores.squeeze(-1) if self.outputs == 1 else scores)
+
+    def _kept(self, prepared: dict[str, Any], position: int, recompute: bool) -> Tensor:
+        """The encoder's outputs [n, slots, width] at the tokens that are kept, zeros where there is none."""
+        if "kept" in prepared:
+            return prepared["kept"]
+        encoder, slots = self.encoder(position), self.spec.tokens[position]
+
+        def run(features: dict[str, Any]) -> Tensor:
+            mask = features["attention_mask"].bool()
+            states = encoder(features)["token_embeddings"]
+            return _take(states, mask, slots, self.spec.take == "last")
+
+        if not prepared["chunks"]:
+            return torch.zeros(0, slots, self.width, device=self.device)
+        return torch.cat(each_chunk(prepared, run, recompute))[prepared["restore"]]
+
+    def _everyone(self, kept: Tensor, count: int) -> Tensor:
+        """The outputs of all processes' documents."""
+        if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+            return kept
+        return gather_rows(kept.flatten(1), count).view(count, *kept.shape[1:])
+
+    def project(self, kept: Tensor, position: int) -> TokenVectors:
+        """What the head reads of one text."""
+        mask = (kept != 0).any(dim=-1)
+        vectors = self._projection(position)(kept.float())
+        return TokenVectors(vectors * mask.unsqueeze(-1), mask)
+
+    # -- inference -----------------------------------------------------------------------------------------------
+
+    def keep(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
+        """The encoder's outputs of texts at one position, before the projection: [n, slots, width] float32."""
+        self.eval()
+        blocks = [np.zeros((0, self.spec.tokens[position], self.width), dtype=np.float32)]
+        with progress("Encoding texts", len(texts)) as advance, torch.inference_mode():
+            for start in range(0, len(texts), BLOCK):
+                block = list(texts[start : start + BLOCK])
+                prepared = _on(self._tokenised(block, position, batch_size), self.device)
+                blocks.append(self._kept(prepared, position, False).float().cpu().numpy())
+                advance(len(block))
+        return np.concatenate(blocks)
+
+    def encode(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
+        """What a store holds of texts at one position: [n, slots, dim] float32, zeros where a text has no token."""
+        kept = self.keep(texts, position, batch_size)
+        with torch.inference_mode():
+            starts = range(0, len(kept), PAIRS)
+            some = (torch.from_numpy(kept[start : start + PAIRS]).to(self.device) for start in starts)
+            blocks = [self.project(block, position).vectors.cpu().numpy() for block in some]
+        return np.concatenate([np.zeros((0, self.spec.tokens[position], self.dim), np.float32), *blocks])
+
+    def encode_query(self, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
+        """The vectors of first texts: [n, slots, dim]."""
+        return self.encode(texts, 0, batch_size)
+
+    def encode_document(self, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
+        """The vectors of second texts: [n, slots, dim]."""
+        return self.encode(texts, 1, batch_size)
+
+    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 64) -> np.ndarray:
+        """Each distinct text is encoded once; then pairs cost the head alone."""
+        if not len(pairs):
+            return np.zeros((0,) if self.outputs == 1 else (0, self.outputs), dtype=np.float32)
+        left, *rest = ([pair[0] for pair in pairs], *self._parts([pair[1:] for pair in pairs]))
+        vectors, rows = [], []
+        for position, texts in enumerate([left, *rest]):
+            known = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+            vectors.append(torch.from_numpy(self.encode(list(known), position, batch_size)).to(self.device))
+            rows.append(torch.tensor([known[text] for text in texts], device=self.device))
+        return self._through_the_head(vectors, rows)
+
+    @torch.inference_mode()
+    def _through_the_head(self, vectors: list[Tensor], rows: list[Tensor]) -> np.ndarray:
+        blocks = []
+        for start in range(0, len(rows[0]), PAIRS):
+            some = [text[row[start : start + PAIRS]] for text, row in zip(vectors, rows, strict=True)]
+            blocks.append(self.head([TokenVectors(part, (part != 0).any(dim=-1)) for part in some]))
+        scores = torch.cat(blocks)
+        return (scores.squeeze(-1) if self.outputs == 1 else scores).float().cpu().numpy()
+
+    # -- on disk -------------------------------------------------------------------------------------------------
+
+    def configuration(self) -> dict[str, Any]:
+        return {
+            "version": CODE_VERSION,
+            "spec": self.spec.model_dump(exclude={"start"}),
+            "transformers": [config_digest(encoder.config) for encoder in self.encoders],
+            "tokenisers": [tokeniser_digest(encoder.tokenizer) for encoder in self.encoders],
+        }
+
+    def save_pretrained(self, path: str | Path) -> None:
+        with quiet(), directory_atomically(path) as folder:
+            for number in range(len(self.encoders)):
+                (folder / f"encoder-{number}").mkdir()
+                self.encoder(number).save(str(folder / f"encoder-{number}"))
+            rest = {name: value for name, value in self.state_dict().items() if not name.startswith("encoders.")}
+            save_file({name: value.detach().cpu().contiguous() for name, value in rest.items()}, folder / HEAD)
+            write_json(folder / CONFIG, {"kind": self.kind, "format": FORMAT, "spec": self.spec.model_dump()})
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DiPair:
+        """Load a folder that `save_pretrained` wrote."""
+        folder = Path(path)
+        facts = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        if facts.get("format") != FORMAT:
+            raise bad_input(folder / CONFIG, f"has format {facts.get('format')!r}, not {FORMAT}", "update limbeck")
+        spec = MatcherSpec.model_validate(facts["spec"])
+        with quiet():
+            places = sorted(folder.glob("encoder-*"), key=lambda place: int(place.name.split("-")[1]))
+            matcher = cls(spec, [Transformer.load(str(place)) for place in places])
+        missing, unexpected = matcher.load_state_dict(load_file(folder / HEAD), strict=False)
+        if unexpected or any(not name.startswith("encoders.") for name in missing):
+            raise bad_input(folder / HEAD, "does not fit its configuration", "save the model again")
+        return matcher.eval()
+
+
+def _take(states: Tensor, mask: Tensor, slots: int, last: bool) -> Tensor:
+    """The first (or the last real) tokens' states [n, slots, width], in order; zeros where a text has fewer."""
+    lengths = mask.sum(dim=1, keepdim=True)  # [n, 1]
+    place = torch.arange(slots, device=states.device).expand(len(states), -1)  # [n, slots]
+    first = (lengths - slots).clamp(min=0) if last else torch.zeros_like(lengths)
+    padded = mask.long().argmax(dim=1, keepdim=True)  # tokens of padding on the left
+    wanted = (padded + first + place).clamp(max=states.shape[1] - 1)
+    real = place < lengths
+    found = states.gather(1, wanted.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+    return found * real.unsqueeze(-1)
+
+
+def _rows(text: TokenVectors, rows: Tensor) -> TokenVectors:
+    return TokenVectors(text.vectors[rows], text.mask[rows])
+
+
+def _on(prepared: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Prepared chunks on the model's device."""
+    chunks = [
+        {name: value.to(device) if isinstance(value, Tensor) else value for name, value in chunk.items()}
+        for chunk in prepared["chunks"]
+    ]
+    return {"chunks": chunks, "restore": prepared["restore"]}

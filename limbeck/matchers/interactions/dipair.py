@@ -1,0 +1,88 @@
+"""DiPair's heads: a small network over the few token vectors that each text keeps (DiPair Sec. 3).
+
+A head sees n texts, each as [B, slots, dim] and a mask of the slots that hold a token. What it computes before texts
+meet (positions, segments, the first layer's projections) depends on one text alone; `limbeck.scoring` takes it out of
+the per-pair work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from limbeck.matchers.interactions.maxsim import TokenVectors
+
+
+class TransformerHead(nn.Module):
+    """DiPair-TSF: a few transformer layers over all texts' tokens; the first output stands for the pair.
+
+    Layers are BERT's (norm after the sum, GELU), with one attention head unless told otherwise.
+    """
+
+    def __init__(
+        self, slots: Sequence[int], dim: int, layers: int, heads: int, intermediate: int, outputs: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.positions = nn.ModuleList(nn.Embedding(count, dim) for count in slots)
+        self.segments = nn.Embedding(len(slots), dim)
+        self.norm, self.dropout = nn.LayerNorm(dim), nn.Dropout(dropout)
+        self.layers = nn.ModuleList(HeadLayer(dim, heads, intermediate, dropout) for _ in range(layers))
+        self.output = nn.Linear(dim, outputs)
+        for embedding in (*self.positions, self.segments):
+            nn.init.normal_(embedding.weight, std=0.02)
+
+    def inputs(self, vectors: Tensor, text: int) -> Tensor:
+        """What the first layer gets of one text's vectors [B, slots, dim]: position, segment, norm."""
+        positions: nn.Embedding = self.positions[text]  # type: ignore[assignment]
+        return self.norm(vectors + positions.weight + self.segments.weight[text])
+
+    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
+        """Scores [B, outputs]."""
+        states = torch.cat([self.inputs(text.vectors, number) for number, text in enumerate(texts)], dim=1)
+        mask = torch.cat([text.mask for text in texts], dim=1)  # [B, all slots]
+        states = self.dropout(states)
+        for layer in self.layers:
+            states = layer(states, mask)
+        return self.output(states[:, 0])
+
+
+class HeadLayer(nn.Module):
+    """One transformer layer: attention, then a feed-forward network, each added to its input and normalised."""
+
+    def __init__(self, dim: int, heads: int, intermediate: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attend = nn.Linear(dim, 3 * dim)  # queries, keys, values
+        self.merge = nn.Linear(dim, dim)
+        self.widen, self.narrow = nn.Linear(dim, intermediate), nn.Linear(intermediate, dim)
+        self.first_norm, self.second_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        batch, slots, dim = states.shape
+        split = self.attend(states).view(batch, slots, 3, self.heads, dim // self.heads)
+        queries, keys, values = split.permute(2, 0, 3, 1, 4)  # [B, heads, slots, dim / heads] each
+        found = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask[:, None, None, :])
+        found = self.merge(found.transpose(1, 2).reshape(batch, slots, dim))
+        states = self.first_norm(states + self.dropout(found))
+        return self.second_norm(states + self.dropout(self.narrow(F.gelu(self.widen(states)))))
+
+
+class FeedForwardHead(nn.Module):
+    """DiPair-FFNN: the vectors side by side into two hidden layers; with one slot a text it is the paper's DE-FFNN."""
+
+    def __init__(self, slots: Sequence[int], dim: int, hidden: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.first = nn.Linear(sum(slots) * dim, hidden)
+        self.second = nn.Linear(hidden, hidden)
+        self.output = nn.Linear(hidden, outputs)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
+        """Scores [B, outputs]; a slot without a token is zeros."""
+        flat = torch.cat([(text.vectors * text.mask.unsqueeze(-1)).flatten(1) for text in texts], dim=1)
+        hidden = torch.relu(self.first(self.dropout(flat)))
+        return self.output(torch.relu(self.second(hidden)))

@@ -1,0 +1,155 @@
+"""DiPair: what it keeps of a text, its heads against numpy, its folders, and its batch against its pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import erf, softmax
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers import DiPair, MatcherSpec, build, load
+from limbeck.matchers.base import TextBatch
+from limbeck.matchers.dipair import _take
+from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.maxsim import TokenVectors
+from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
+
+KINDS = {
+    "transformer head": {},
+    "projection, last tokens": {"dim": 16, "take": "last"},
+    "feed-forward head": {"head": "ffnn", "dim": 8},
+    "two vectors into a feed-forward head": {"head": "ffnn", "tokens": (1, 1)},
+    "own encoders, three classes, two attention heads": {"separate": True, "outputs": 3, "dim": 8, "head_heads": 2},
+}
+
+
+def spec(start: str, **options) -> MatcherSpec:
+    return MatcherSpec(kind="dipair", start=start, layers=2, query_length=16, document_length=32, **options)
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
+def test_a_saved_model_scores_the_same_and_a_batch_as_its_pairs(tiny_bert, tmp_path, options):
+    ours = disturb(build(spec(tiny_bert, **options)))
+    ours.save_pretrained(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert isinstance(again, DiPair) and again.identity() == ours.identity()
+    alone = ours.score(PAIRS)
+    assert same(again.score(PAIRS), alone)
+    for chunk in (None, 1):
+        batch = ours(ours.prepare(TextBatch(QUERIES, DOCUMENTS, None), chunk)).scores.detach().numpy()
+        assert same(batch.reshape(alone.shape), alone)
+    lists = torch.tensor([[2, 0], [1, 1], [0, 2]])
+    listed = ours(ours.prepare(TextBatch(QUERIES, DOCUMENTS, lists))).scores.detach().numpy()
+    wanted = alone.reshape(3, 3, -1)[np.arange(3)[:, None], lists.numpy()]
+    assert same(listed.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_the_first_or_the_last_real_tokens_are_kept_and_missing_ones_are_zeros(last):
+    states = torch.arange(1, 13, dtype=torch.float32).view(2, 6, 1)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 0, 0]]).bool()
+    kept = _take(states, mask, 3, last).squeeze(-1).tolist()
+    assert kept == [[3.0, 4.0, 5.0] if last else [1.0, 2.0, 3.0], [7.0, 8.0, 0.0]]
+    on_the_left = _take(states, mask.flip(1), 3, last).squeeze(-1).tolist()
+    assert on_the_left == [[4.0, 5.0, 6.0] if last else [2.0, 3.0, 4.0], [11.0, 12.0, 0.0]]
+
+
+def some_texts(slots: list[int], dim: int, batch: int = 4) -> list[TokenVectors]:
+    generator = torch.Generator().manual_seed(0)
+    texts = []
+    for count in slots:
+        mask = torch.rand(batch, count, generator=generator) < 0.7
+        mask[:, 0] = True
+        texts.append(TokenVectors(torch.randn(batch, count, dim, generator=generator) * mask.unsqueeze(-1), mask))
+    return texts
+
+
+def norm(states, layer):
+    centred = states - states.mean(axis=-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + layer.eps)
+    return scaled * layer.weight.detach().double().numpy() + layer.bias.detach().double().numpy()
+
+
+def linear(states, layer):
+    return states @ layer.weight.detach().double().numpy().T + layer.bias.detach().double().numpy()
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_transformer_head_is_berts_layer_over_marked_tokens(heads):
+    torch.manual_seed(3)
+    head = TransformerHead([2, 3], dim=8, layers=2, heads=heads, intermediate=12, outputs=2, dropout=0.1).eval()
+    texts = some_texts([2, 3], 8)
+    states = np.concatenate(
+        [
+            text.vectors.double().numpy()
+            + head.positions[number].weight.detach().double().numpy()
+            + head.segments.weight[number].detach().double().numpy()
+            for number, text in enumerate(texts)
+        ],
+        axis=1,
+    )
+    mask = np.concatenate([text.mask.numpy() for text in texts], axis=1)
+    states = norm(states, head.norm)
+    for layer in head.layers:
+        queries, keys, values = np.split(linear(states, layer.attend), 3, axis=-1)
+        found = np.zeros_like(states)
+        for number in range(heads):
+            own = slice(number * 8 // heads, (number + 1) * 8 // heads)
+            logits = queries[..., own] @ keys[..., own].transpose(0, 2, 1) / np.sqrt(8 / heads)
+            logits = np.where(mask[:, None, :], logits, -np.inf)
+            found[..., own] = softmax(logits, axis=-1) @ values[..., own]
+        states = norm(states + linear(found, layer.merge), layer.first_norm)
+        wide = linear(states, layer.widen)
+        wide = wide * 0.5 * (1 + erf(wide / np.sqrt(2)))
+        states = norm(states + linear(wide, layer.narrow), layer.second_norm)
+    assert np.allclose(head(texts).detach().numpy(), linear(states[:, 0], head.output), atol=1e-5)
+
+
+def test_the_feed_forward_head_reads_the_vectors_side_by_side():
+    torch.manual_seed(3)
+    head = FeedForwardHead([2, 3], dim=4, hidden=6, outputs=1, dropout=0.1).eval()
+    texts = some_texts([2, 3], 4)
+    flat = np.concatenate([text.vectors.double().numpy().reshape(4, -1) for text in texts], axis=1)
+    hidden = np.maximum(linear(np.maximum(linear(flat, head.first), 0), head.second), 0)
+    assert np.allclose(head(texts).detach().numpy(), linear(hidden, head.output), atol=1e-5)
+
+
+def test_three_texts_have_three_encodings_in_one_head(tiny_bert):
+    ours = disturb(build(spec(tiny_bert, tokens=(2, 3, 4), dim=8)))
+    triples = [(query, document, document[:5]) for query in QUERIES for document in DOCUMENTS]
+    told = [(document, document[:5]) for document in DOCUMENTS]
+    batch = ours(ours.prepare(TextBatch(QUERIES, told, None))).scores.detach().numpy()
+    assert same(batch.reshape(-1), ours.score(triples))
+    assert not same(ours.score(triples), ours.score([(one, two, "another") for one, two, _ in triples]))
+    with pytest.raises(LimbeckError, match="this model reads 3 texts and got 2"):
+        ours.score(PAIRS)
+
+
+def test_a_text_shorter_than_its_slots_is_masked_in_the_head(tiny_bert):
+    """More slots than tokens change nothing but where positions are marked, and those of empty slots are not read."""
+    few, many = (build(spec(tiny_bert, tokens=(3, count), dim=8)) for count in (3, 9))
+    many.load_state_dict(
+        few.state_dict() | {"head.positions.1.weight": torch.cat([few.head.positions[1].weight, torch.randn(6, 8)])}
+    )
+    pair = [("copy a file", "")]  # [CLS] [SEP]
+    assert same(few.eval().score(pair), many.eval().score(pair))
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"tokens": (4,)}, "tokens: give one number for each text, at least two"),
+        ({"tokens": (4, 0)}, "each at least 1"),
+        ({"dim": 10, "head_heads": 4}, "dim .10. is not a multiple of head_heads .4."),
+        ({"pooling": "cls"}, "pooling belongs to"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, line):
+    with pytest.raises(ValueError, match=line):
+        spec("minilm", **options)
+
+
+def test_slots_belong_to_a_dipair():
+    with pytest.raises(ValueError, match="tokens belongs to a dipair; drop it for a dual_encoder"):
+        MatcherSpec(tokens=(2, 2))
