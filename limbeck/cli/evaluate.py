@@ -11,9 +11,12 @@ import typer
 def register(app: typer.Typer) -> None:
     @app.command()
     def evaluate(
-        model: str = typer.Argument(help="A model's folder or hub name, a run directory, `bm25`, or a TREC run file."),
+        model: str = typer.Argument(
+            help="A model's folder or hub name, a run directory, an index, `bm25`, or a TREC run file."
+        ),
         data: str = typer.Argument(help="A BEIR folder, a pair file, MS MARCO files, a hub name, ... or pydocs."),
         task: str = typer.Option(None, help="rerank, retrieve or pairs; by default what the data and model allow."),
+        mode: str = typer.Option(None, help="Of an index: dense, sparse or hybrid."),
         split: str = typer.Option("test"),
         against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
         candidates: str = typer.Option("bm25", help="bm25, given, a TREC run, or tokens (a ColBERT's ANN)."),
@@ -37,7 +40,7 @@ def register(app: typer.Typer) -> None:
         names = [name.strip() for name in measures.split(",")] if measures else None
         request = Request(
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
-            [gate.measure for gate in gates],
+            [gate.measure for gate in gates], mode,
         )  # fmt: skip
         with reporting(reporter()):
             found = run_evaluation(request)

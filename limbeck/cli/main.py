@@ -32,7 +32,19 @@ PLACES = {
     errno.ENOTDIR: "choose another place",
 }
 
-for verb in ("demo", "recipes", "distill", "sweep", "annotate", "expand", "tune", "evaluate", "report"):
+for verb in (
+    "demo",
+    "recipes",
+    "distill",
+    "sweep",
+    "annotate",
+    "index",
+    "search",
+    "expand",
+    "tune",
+    "evaluate",
+    "report",
+):
     import_module(f"limbeck.cli.{verb}").register(app)
 
 

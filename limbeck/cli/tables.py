@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from limbeck.evaluation.search_speed import SearchTimings
     from limbeck.training.results import Row
 
 
@@ -34,6 +35,20 @@ def results_table(rows: list[Row]) -> Table:
         if compared is not None:
             cells.append(_significance(row))
         table.add_row(_name(row), *cells, style="bold" if row.kind == "student" else None)
+    return table
+
+
+def timings_table(timings: SearchTimings) -> Table:
+    """Milliseconds of every stage of a search beside the bytes of the part that it reads."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("stage", no_wrap=True)
+    for heading in ("ms p50", "ms p99", "bytes/passage"):
+        table.add_column(heading, justify="right")
+    for stage in timings.stages:
+        size = timings.bytes_per_passage.get(stage.name)
+        cells = f"{stage.p50_ms:.2f}", f"{stage.p99_ms:.2f}", f"{size:,.0f}" if size is not None else ""
+        table.add_row(stage.name, *cells, style="bold" if stage.name == "total" else None)
+    table.add_row("texts", "", "", f"{timings.bytes_per_passage['texts']:,.0f}")
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,17 @@ import numpy as np
 from limbeck.data import Candidates, PairData, RankingData, load, read_run, write_run
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
+from limbeck.evaluation.latency import folder_bytes
 from limbeck.evaluation.measures import canonical_name, evaluate_run
 from limbeck.evaluation.pairs import evaluate_pairs
 from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve, retrieve_by_tokens
+from limbeck.evaluation.search_speed import search_timings
 from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
-from limbeck.evaluation.speed import rerank_speed
+from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.search.index import SearchIndex
+from limbeck.search.manifest import is_an_index
 from limbeck.search.sparse import bm25_candidates
 from limbeck.stores import EncodingStore, store_path
 from limbeck.stores.encodings import Tokens
@@ -46,6 +50,7 @@ class Request:
     store: Path | None = None
     run: Path | None = None
     also: Sequence[str] = ()  # measures besides the default ones or the chosen
+    mode: str | None = None  # of searching an index
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,11 @@ def run_evaluation(request: Request) -> Evaluation:
         return _evaluate_pairs(request, data)
     if request.task == "pairs":
         raise LimbeckError(f"{request.data}: holds rankings, not pairs; use --task rerank or retrieve")
+    indexes = [name for name in (request.model, request.against) if name and is_an_index(name)]
+    if request.mode is not None and not indexes:
+        raise LimbeckError(f"{request.model}: is no index, which alone has a --mode; make one with `limbeck index`")
+    if request.task == "rerank" and indexes:
+        raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
     return _evaluate_ranking(request, data)
 
 
@@ -144,23 +154,28 @@ def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
         comparisons = tuple(compare_rankings(result, baseline, name) for name in result.means)
     if request.run is not None:
         write_run(run, request.run)
+    found = Evaluation(task, request.split, len(query_ids), result.means, comparisons=comparisons)
+    return replace(found, **_costs(ranker, request, task))
+
+
+def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
+    """Milliseconds, pairs a second and megabytes, as far as they can be told."""
+    if is_an_index(request.model):
+        index = ranker.index(request.model)
+        timed = ranker.data.queries.take(ranker.data.queries.rows(ranker.query_ids[:TIMED_QUERIES]))
+        total = search_timings(index, timed, min(request.depth, 10), request.mode)["total"]
+        return {"ms_per_query": total.p50_ms, "size_mb": folder_bytes(request.model) / 1e6}
     matcher = ranker.matchers.get(request.model)
-    speed = rerank_speed(matcher, data, ranker.lists()) if matcher is not None and task == "rerank" else None
-    return Evaluation(
-        task,
-        request.split,
-        len(query_ids),
-        result.means,
-        speed.ms_per_query if speed else None,
-        speed.pairs_per_second if speed else None,
-        size_in_mb(matcher) if matcher is not None else None,
-        comparisons,
-    )
+    if matcher is None:
+        return {}
+    speed = rerank_speed(matcher, ranker.data, ranker.lists()) if task == "rerank" else None
+    times = {"ms_per_query": speed.ms_per_query, "pairs_per_second": speed.pairs_per_second} if speed else {}
+    return {**times, "size_mb": size_in_mb(matcher)}
 
 
 def is_a_run(name: str) -> bool:
     """Whether a name stands for a ranking rather than for a model."""
-    return name == "bm25" or Path(name).is_file()
+    return name == "bm25" or Path(name).is_file() or is_an_index(name)
 
 
 class _Ranker:
@@ -169,12 +184,15 @@ class _Ranker:
     def __init__(self, request: Request, data: RankingData, query_ids: list[str]) -> None:
         self.request, self.data, self.query_ids = request, data, query_ids
         self.matchers: dict[str, Matcher] = {}
+        self.indexes: dict[str, SearchIndex] = {}
         self._lists: dict[str, list[str]] | None = None
 
     def rank(self, name: str) -> tuple[Candidates, str]:
         """The run of a model, of BM25, or of a run file, and how it came about."""
         if name == "bm25":
             return bm25_candidates(self.data, self.query_ids, self.request.depth), "retrieve"
+        if is_an_index(name):
+            return self._searched(self.index(name)), "retrieve"
         if is_a_run(name):
             return read_run(name), "run file"
         matcher = self.matcher(name)
@@ -187,6 +205,18 @@ class _Ranker:
         if name not in self.matchers:
             self.matchers[name] = load_matcher(name)
         return self.matchers[name]
+
+    def index(self, name: str) -> SearchIndex:
+        if name not in self.indexes:
+            self.indexes[name] = SearchIndex.open(name)
+        return self.indexes[name]
+
+    def _searched(self, index: SearchIndex) -> Candidates:
+        judged = list({key for query in self.query_ids for key in self.data.judgements(self.request.split)[query]})
+        if judged and (index.collection.find(judged) < 0).all():
+            problem = f"has none of the {len(judged):,} documents that {self.data.name} judges ({judged[0]!r}, say)"
+            raise LimbeckError(f"{index.path}: {problem}; give the data that the index was built from")
+        return index.run(self.data.queries, self.request.depth, self.query_ids, mode=self.request.mode)
 
     @cached_property
     def task(self) -> str:

@@ -141,9 +141,9 @@ class SearchIndex:
         ]
         return results[0] if isinstance(query, str) else results
 
-    def run(self, queries: Texts, k: int = DEPTH, **options: Any) -> Run:
-        """The k best passages of each query as a run; options are those of `rank`."""
-        keys = list(queries)
+    def run(self, queries: Texts, k: int = DEPTH, keys: Sequence[str] | None = None, **options: Any) -> Run:
+        """The k best passages of each query, or of those with the given ids, as a run; options are those of `rank`."""
+        keys = list(queries) if keys is None else keys
         rankings = self.rank(queries.take(queries.rows(keys)), k, **options)
         return {
             key: dict(zip(self.collection.ids_at(ranking.rows), ranking.scores.tolist(), strict=True))

@@ -54,22 +54,23 @@ class Words:
 
     def stems(self, text: str) -> list[str]:
         """The stems of a text, in order and with repeats."""
-        (found,) = bm25s.tokenize(
-            text,
+        return self._stems([text])[0]
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where each word that counts stands in a text, with its stem: (start, end, stem)."""
+        matches = list(re.finditer(self._pattern, text))
+        words = list(dict.fromkeys(match.group().lower() for match in matches))
+        stems = dict(zip(words, self._stems(words), strict=True))  # one call for all: it costs as much for one word
+        return [(match.start(), match.end(), stem) for match in matches for stem in stems[match.group().lower()][:1]]
+
+    def _stems(self, texts: list[str]) -> list[list[str]]:
+        if not texts:
+            return []
+        return bm25s.tokenize(
+            texts,
             token_pattern=self._pattern,
             stopwords=self._stop_words,
             stemmer=self._stemmer,
             return_ids=False,
             show_progress=False,
         )
-        return found
-
-    def spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Where each word that counts stands in a text, with its stem: (start, end, stem)."""
-        found = []
-        known: dict[str, list[str]] = {}
-        for match in re.finditer(self._pattern, text):
-            word = match.group().lower()
-            stems = known[word] if word in known else known.setdefault(word, self.stems(word))
-            found += [(match.start(), match.end(), stem) for stem in stems[:1]]
-        return found

@@ -1,0 +1,129 @@
+"""`limbeck index`: a folder that can be searched; passages added to it and deleted from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from limbeck.search.index import SearchIndex
+
+USAGE = "give MODEL and DATA to build, or --add, --delete, --compact or --verify to change or check what is there"
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def index(
+        model: str = typer.Argument(None, help="A dual encoder: a folder, a run directory or a hub name."),
+        data: str = typer.Argument(None, help="A BEIR folder, a .jsonl or .tsv of passages, a hub name, pydocs."),
+        out: Path = typer.Option(..., "--out", help="The index; killed at any point, the same command goes on."),
+        kind: str = typer.Option("auto", help="flat (exact), hnsw, ivf-sq8, sq8; auto takes one by size."),
+        language: str = typer.Option("english", help="Of stemming and stop words."),
+        k1: float = typer.Option(0.9, help="BM25: how fast repeated words stop counting."),
+        b: float = typer.Option(0.4, help="BM25: how much long passages are held back, 0 to 1."),
+        window: int = typer.Option(None, min=1, help="Cut passages into windows of so many tokens; the best counts."),
+        stride: int = typer.Option(None, min=1, help="Tokens from one window to the next; half a window by default."),
+        no_dense: bool = typer.Option(False, "--no-dense", help="BM25 alone; leave MODEL out."),
+        no_sparse: bool = typer.Option(False, "--no-sparse", help="Vectors alone."),
+        store: str = typer.Option(
+            None, help="Keep encodings in this folder for later; or vectors in milvus://HOST:PORT/COLLECTION."
+        ),
+        add: str = typer.Option(None, "--add", help="Add the passages of a file or data set; same ids are replaced."),
+        delete: Path = typer.Option(None, "--delete", help="Delete the passages named in this file, an id a line."),
+        compact: bool = typer.Option(False, "--compact", help="Rewrite it without what was deleted, as one piece."),
+        verify: bool = typer.Option(False, "--verify", help="Read everything and compare it with its checksums."),
+        seed: int = typer.Option(0),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Index passages for `limbeck search`: by a model's vectors and by BM25."""
+        from limbeck.cli.console import reporter
+        from limbeck.errors import LimbeckError
+        from limbeck.progress import reporting
+        from limbeck.search.build import build_index
+        from limbeck.search.index import SearchIndex
+
+        changes = bool(add or delete or compact or verify)
+        if no_dense and data is None:
+            model, data = None, model
+        with reporting(reporter()):
+            if data is not None:
+                if changes:
+                    raise LimbeckError("an index is built or changed, not both at once; leave DATA out")
+                if model is None and not no_dense:
+                    raise LimbeckError(f"no model is given; {USAGE}")
+                found = build_index(
+                    model, data, out, kind, language, k1, b, window, stride, not no_dense, not no_sparse, store, seed
+                )
+            elif changes:
+                _change(out, model, add, delete, compact, store, seed)
+                found = SearchIndex.open(out)
+                if verify:
+                    found.verify()
+            else:
+                raise LimbeckError(f"there is nothing to do; {USAGE}")
+        facts = _facts(found)
+        print(json.dumps(facts, indent=2) if as_json else _described(found, facts))
+
+
+def _change(
+    out: Path, model: str | None, add: str | None, delete: Path | None, compact: bool, store: str | None, seed: int
+) -> None:
+    from limbeck.data.passages import iterate_ids
+    from limbeck.search.build import load_encoder
+    from limbeck.search.changes import add_passages, compact_index, delete_passages
+
+    if delete is not None:
+        delete_passages(out, iterate_ids(delete))
+    if add is not None:
+        add_passages(out, add, load_encoder(model) if model is not None else None, store)
+    if compact:
+        compact_index(out, seed)
+
+
+def _facts(found: SearchIndex) -> dict[str, Any]:
+    from limbeck.search.sizes import part_bytes
+
+    manifest = found.manifest
+    return {
+        "out": str(found.path),
+        "passages": len(found),
+        "deleted": manifest.deleted,
+        "segments": len(manifest.segments),
+        "dense": vars(manifest.dense) if manifest.dense else None,
+        "vectors": sum(segment.vectors for segment in manifest.segments),
+        "sparse": vars(manifest.sparse) if manifest.sparse else None,
+        "fields": found.collection.field_names,
+        "alpha": manifest.alpha,
+        "bytes": part_bytes(found),
+    }
+
+
+def _described(found: SearchIndex, facts: dict[str, Any]) -> str:
+    manifest, passages = found.manifest, max(1, len(found))
+    lines = [f"{found.path}: {len(found):,} passages"]
+    if manifest.deleted or len(manifest.segments) > 1:
+        lines[0] += f" in {len(manifest.segments)} pieces, {manifest.deleted:,} deleted"
+    if manifest.dense is not None:
+        dense = manifest.dense
+        text = f"  dense   {dense.kind}, {facts['vectors']:,} vectors of {dense.dim} numbers"
+        text += f" ({dense.window} tokens every {dense.stride})" if dense.window else ""
+        if dense.kind == "flat":
+            text += ", exact"
+        elif dense.recall is not None:
+            text += f", recall@10 {dense.recall:.3f} of exact ({dense.measured_with})"
+        lines.append(text + _size(facts["bytes"].get("dense", 0), passages))
+    if manifest.sparse is not None:
+        text = "  sparse  BM25, {language}, k1 {k1:g}, b {b:g}".format(**vars(manifest.sparse))
+        lines.append(text + _size(facts["bytes"]["sparse"], passages))
+    lines.append(f"  texts   {', '.join(facts['fields']) or 'no fields'}" + _size(facts["bytes"]["texts"], passages))
+    if len(manifest.segments) > 8:
+        lines.append(f"  many pieces make search slower: limbeck index --compact --out {found.path}")
+    lines.append(f'next: limbeck search {found.path} "what you look for"')
+    return "\n".join(lines)
+
+
+def _size(count: int, passages: int) -> str:
+    return f", {count / passages:,.0f} bytes a passage"

@@ -1,0 +1,145 @@
+"""`limbeck search`: answers from an index, for one query, for many, or at a prompt."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from limbeck.search.index import SearchIndex
+    from limbeck.search.results import Results
+
+RUN_DEPTH = 1000
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def search(
+        index: Path = typer.Argument(help="What `limbeck index` wrote."),
+        query: list[str] = typer.Argument(None, help="What to look for; without it, a prompt (or a query a line)."),
+        mode: str = typer.Option(None, help="dense, sparse or hybrid; by default all that the index has."),
+        fusion: str = typer.Option(
+            None, help="Of both parts: interpolate (Eq. 7), or rrf; rrf where no alpha is tuned."
+        ),
+        alpha: float = typer.Option(None, help="Weight of the sparse scores; by default what `limbeck tune` found."),
+        k: int = typer.Option(None, "--k", min=1, help="Passages per query; 10, or 1000 in a run file."),
+        where: list[str] = typer.Option([], "--where", help="A condition on a field: lang=en, year>=2020; repeat it."),
+        explain: bool = typer.Option(False, "--explain", help="Both scores and ranks, and what each shared word adds."),
+        queries: Path = typer.Option(
+            None, "--queries", help="A file of queries (.jsonl, .tsv), with --run or --timings."
+        ),
+        run: Path = typer.Option(None, "--run", help="Write the answers to this TREC run file."),
+        timings: bool = typer.Option(
+            False, "--timings", help="Time every stage of single queries; bytes of all parts."
+        ),
+        as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    ) -> None:
+        """Search an index: passages with their scores, and which of dense and sparse found them."""
+        from limbeck.cli.console import reporter
+        from limbeck.errors import LimbeckError
+        from limbeck.progress import reporting
+        from limbeck.search.index import SearchIndex
+
+        options: dict[str, Any] = {"mode": mode, "fusion": fusion, "alpha": alpha, "where": where}
+        if queries is None and (run is not None or timings):
+            raise LimbeckError("there are no queries to search for; name a file of them with --queries")
+        if queries is not None and (query or not (run is not None or timings)):
+            raise LimbeckError("a file of queries goes with --run or --timings, and without a query beside it")
+        with reporting(reporter()):
+            opened = SearchIndex.open(index)
+            _check(opened, options)
+            if queries is not None:
+                _many(opened, queries, run, timings, k, options, as_json)
+                return
+        show = _printer(opened, explain, as_json)
+        if query:
+            found = opened.search(" ".join(query), k or 10, explain=explain, **options)
+            if found.note and not found.hits:
+                raise LimbeckError(found.note)
+            show(found)
+            return
+        for text in _asked():
+            try:
+                show(opened.search(text, k or 10, explain=explain, **options))
+            except LimbeckError as error:
+                print(f"limbeck: {error}", file=sys.stderr)
+
+
+def _check(index: SearchIndex, options: dict[str, Any]) -> None:
+    """A wrong option is told before a model is loaded."""
+    if index.mode(options["mode"]) == "hybrid":
+        index.fusion(options["fusion"], options["alpha"])
+    elif options["fusion"] is not None or options["alpha"] is not None:
+        from limbeck.errors import LimbeckError
+
+        raise LimbeckError("only a hybrid search has a fusion and an alpha; leave them out, or use --mode hybrid")
+    index.allowed(options["where"])
+
+
+def _asked() -> Iterator[str]:
+    """Queries from a person at a prompt, or a line each from a pipe."""
+    if sys.stdin.isatty():
+        print("A query a line; Ctrl-D ends.", file=sys.stderr)
+        while True:
+            try:
+                text = input("search> ")
+            except EOFError:
+                print(file=sys.stderr)
+                return
+            if text.strip():
+                yield text
+    for line in sys.stdin:
+        if line.strip():
+            yield line.strip()
+
+
+def _printer(index: SearchIndex, explain: bool, as_json: bool) -> Callable[[Results], None]:
+    from limbeck.cli.console import out as console
+    from limbeck.cli.hits import print_results
+
+    def show(results: Results) -> None:
+        if as_json:
+            print(json.dumps(results.as_json(), indent=2, ensure_ascii=False))
+        else:
+            print_results(console, results, index.words, explain)
+
+    return show
+
+
+def _many(
+    index: SearchIndex,
+    file: Path,
+    run: Path | None,
+    timings: bool,
+    k: int | None,
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from limbeck.data import write_run
+    from limbeck.data.queries import read_queries
+
+    queries = read_queries(file)
+    facts: dict[str, Any] = {"queries": len(queries)}
+    if run is not None:
+        write_run(index.run(queries, k or RUN_DEPTH, **options), run)
+        facts["run"] = str(run)
+    if timings:
+        from limbeck.cli.console import out as console
+        from limbeck.cli.tables import timings_table
+        from limbeck.evaluation.search_speed import search_timings
+
+        table = search_timings(index, queries.take(range(len(queries))), k or 10, **options)
+        if not as_json:
+            facts_line = f"{table.mode} search of {table.passages:,} passages, {table.queries:,} queries one by one"
+            console.print(facts_line, highlight=False)
+            console.print(timings_table(table))
+        facts["timings"] = table.as_json()
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    elif run is not None:
+        print(f"{run}: {len(queries):,} queries")
