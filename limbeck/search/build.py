@@ -20,7 +20,7 @@ import numpy as np
 from limbeck.data.passages import Passages, load_passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import alone_in, directory_atomically, make_directory, naming_disk_errors, write_json
+from limbeck.files import alone_in, digest, directory_atomically, make_directory, naming_disk_errors, write_json
 from limbeck.progress import say
 from limbeck.search.checks import record_of
 from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
@@ -151,6 +151,7 @@ class Builder:
             window=windows.size if windows else None,
             stride=windows.stride if windows else None,
             store=self.milvus,
+            owner=digest(model_digest(matcher), str(self.folder.resolve())) if self.milvus else None,
         )
 
     def segment(
@@ -163,8 +164,7 @@ class Builder:
             index: DenseIndex | MilvusIndex
             facts = replace(facts, kind=choose_kind(facts.kind, len(vectors)))
             if facts.store is not None:
-                owner = f"{facts.model} {self.folder.resolve()}"
-                keys = fill_collection(facts.store, facts.kind, vectors, owner, first_key)
+                keys = fill_collection(facts.store, facts.kind, vectors, str(facts.owner), first_key)
                 index = MilvusIndex(facts.store, keys, facts.dim, facts.kind)
             else:
                 index = dense = build_dense(facts.kind, vectors, self.seed)

@@ -41,7 +41,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class DenseFacts:
-    """How the vectors were made. `store` is the address of a Milvus collection, None for faiss."""
+    """How the vectors were made. `store` is the address of a Milvus collection that bears the name `owner`."""
 
     kind: str
     dim: int
@@ -52,6 +52,7 @@ class DenseFacts:
     recall: float | None = None  # of the exact top 10, at build time
     measured_with: str | None = None  # "queries" or "passages"
     store: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,15 @@ import numpy as np
 from limbeck.errors import LimbeckError
 from limbeck.progress import progress
 from limbeck.search.dense import BREADTHS, CONSTRUCTION, NEIGHBOURS, Vectors, list_count, require_dim, rising_lists
+from limbeck.search.exact import exact_search
 
 KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf-sq8": "IVF_SQ8"}
 SCHEME = "milvus://"
-LITE_COLLECTION = "limbeck"
+LITE_COLLECTION, LITE_LISTS = "limbeck", 128  # milvus-lite makes so many lists, whatever it is asked for
 MOST = 16_384  # results of one search, by Milvus' own limit
-FEW = 4096  # rows that are named in a filter
+FEW = 1000  # vectors that are compared here rather than looked for by an index that may skip them
 _BLOCK = 1000
+_OWNER = "limbeck.owner"
 _ADDRESS = re.compile(r"milvus://(?P<host>[^/]+)/(?P<collection>[A-Za-z_]\w*)")
 
 
@@ -71,7 +73,7 @@ class MilvusIndex:
     def efforts(self) -> list[int | None]:
         if self.kind == "hnsw":
             return list(BREADTHS)
-        return rising_lists(self._lists) if self.kind == "ivf-sq8" else [None]
+        return rising_lists(max(self._lists, LITE_LISTS)) if self.kind == "ivf-sq8" else [None]
 
     def require_complete(self, alive: int) -> None:
         """Refuse a collection that is not there, has vectors of another size, or has lost some."""
@@ -94,12 +96,14 @@ class MilvusIndex:
         scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
         if k == 0 or not len(queries):
             return rows, scores
-        named = allowed is not None and known <= FEW
-        condition = f"row in {self.keys[allowed].tolist()}" if named else ""
+        if allowed is not None and known <= FEW:
+            places = np.flatnonzero(allowed)
+            exact, order = exact_search(queries, [self.take(places)], k)
+            return places[order], exact
         ask = k
         while True:
-            lists = [self._known(hits, allowed) for hits in self._ask(queries, ask, condition)]
-            if named or ask >= min(MOST, len(self)) or all(len(found) >= k for found, _ in lists):
+            lists = [self._known(hits, allowed) for hits in self._ask(queries, ask)]
+            if ask >= min(MOST, len(self)) or all(len(found) >= k for found, _ in lists):
                 break
             ask = min(MOST, len(self), 4 * ask)
         for at, (found, given) in enumerate(lists):
@@ -117,14 +121,13 @@ class MilvusIndex:
                 vectors[start : start + len(wanted)] = [by_key[key] for key in wanted]
         return vectors
 
-    def _ask(self, queries: np.ndarray, limit: int, condition: str) -> list[Any]:
+    def _ask(self, queries: np.ndarray, limit: int) -> list[Any]:
         parameters = {"hnsw": {"ef": max(limit, self.effort or 64)}, "ivf-sq8": {"nprobe": self.effort or 8}}
         with naming_milvus_errors(self.store):
             return self._client.search(
                 self._address.collection,
                 data=list(queries),
                 limit=limit,
-                filter=condition,
                 search_params={"metric_type": "IP", "params": parameters.get(self.kind, {})},
             )
 
@@ -148,7 +151,7 @@ def fill_collection(store: str, kind: str, vectors: Vectors, owner: str, first_k
     with naming_milvus_errors(store):
         if not client.has_collection(address.collection):
             _create(client, address, kind, vectors.dim, list_count(len(vectors)), owner)
-        elif client.describe_collection(address.collection).get("description") != owner:
+        elif owner not in _owners(client, address):
             remedy = "name another collection, or drop that one in Milvus"
             raise LimbeckError(f"{store}: holds a collection that is not of this index; {remedy}")
         with progress("Sending vectors to Milvus", len(vectors)) as advance:
@@ -185,7 +188,8 @@ def connect(store: str) -> Any:
         from pymilvus import MilvusClient
     except ImportError as error:
         raise LimbeckError(f"{store}: pymilvus is not installed; run `pip install 'limbeck[milvus]'`") from error
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs tracebacks of errors that it raises as well
+    for name in ("pymilvus", "grpc"):  # they log tracebacks of errors that they raise as well
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     address = Address.parse(store)
     if not address.uri.startswith("http"):
         Path(address.uri).parent.mkdir(parents=True, exist_ok=True)
@@ -227,4 +231,13 @@ def _create(client: Any, address: Address, kind: str, dim: int, lists: int, owne
     how = {"hnsw": {"M": NEIGHBOURS, "efConstruction": CONSTRUCTION}, "ivf-sq8": {"nlist": lists}}
     index = client.prepare_index_params()
     index.add_index("vector", index_type=require_milvus_kind(kind), metric_type="IP", params=how.get(kind, {}))
-    client.create_collection(address.collection, schema=schema, index_params=index, consistency_level="Strong")
+    # milvus-lite keeps no descriptions, and a server may not take properties that it does not know
+    properties = {} if address.uri.startswith("http") else {_OWNER: owner}
+    client.create_collection(
+        address.collection, schema=schema, index_params=index, consistency_level="Strong", properties=properties
+    )
+
+
+def _owners(client: Any, address: Address) -> tuple[str, str]:
+    found = client.describe_collection(address.collection)
+    return found.get("description", ""), (found.get("properties") or {}).get(_OWNER, "")

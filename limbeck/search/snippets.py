@@ -18,7 +18,8 @@ def snippet(words: Words, query: str, text: str, length: int = LENGTH) -> list[P
     first = _first(marks, text, length)
     last = min(len(text), first + length)
     if last < len(text):
-        last = max(text.rfind(" ", first, last), first + length // 2)
+        space = text.rfind(" ", first + length // 2, last)
+        last = space if space > 0 else last
     pieces: list[Piece] = [("... ", False)] if first else []
     at = first
     for start, end, _ in marks:

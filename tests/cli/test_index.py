@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from limbeck.matchers import MatcherSpec, build
+from limbeck.search.index import SearchIndex
+from tests.cli.test_cli import assert_one_line_about
+from tests.cli.test_kill import command, storm
+
+
+@pytest.fixture
+def models(tiny_bert: str, tmp_path: Path) -> dict[str, Path]:
+    lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16, "similarity": "cosine"}
+    for name, layers in (("dual", 1), ("other", 2)):
+        build(MatcherSpec(**lengths, layers=layers)).save_pretrained(tmp_path / name)
+    build(MatcherSpec(start=tiny_bert, kind="cross_encoder", document_length=16)).save_pretrained(tmp_path / "cross")
+    return {name: tmp_path / name for name in ("dual", "other", "cross")}
+
+
+@pytest.fixture
+def index(limbeck, models, beir, tmp_path) -> Path:
+    done = limbeck("index", models["dual"], beir, "--out", tmp_path / "index")
+    assert done.code == 0, done
+    return tmp_path / "index"
+
+
+def test_index_says_what_it_made(limbeck, models, beir, index, tmp_path):
+    again = limbeck("index", models["dual"], beir, "--out", index)  # complete already
+    assert again.code == 0
+    for words in (
+        "60 passages",
+        "flat, 60 vectors of 32 numbers, exact",
+        "BM25, english, k1 0.9, b 0.4",
+        "limbeck search",
+    ):
+        assert words in again.out
+    facts = json.loads(
+        limbeck("index", models["dual"], beir, "--out", tmp_path / "graph", "--kind", "hnsw", "--json").out
+    )
+    assert facts["dense"]["kind"] == "hnsw" and facts["dense"]["recall"] > 0.8
+    assert facts["dense"]["measured_with"] == "queries" and facts["bytes"]["dense"] > 60 * 32 * 4
+
+
+def test_search_shows_passages_scores_and_who_found_them(limbeck, index):
+    done = limbeck("search", index, "copy", "the", "file", "--k", "3")
+    assert done.code == 0, done
+    heads = [line for line in done.out.splitlines() if line[:3].strip().isdigit()]
+    assert [line.split()[0] for line in heads] == ["1", "2", "3"]
+    assert all(line.split()[2].startswith("d") and "dense #" in line for line in heads)
+    assert "*copy*" in done.out or "*file*" in done.out
+    explained = limbeck("search", index, "copy the file", "--k", "3", "--explain").out
+    assert explained.count("dense   ") == explained.count("sparse  ") == 3 and "copi " in explained
+    sparse = limbeck("search", index, "copy the file", "--mode", "sparse").out
+    assert "sparse #1" in sparse and "dense" not in sparse
+    found = json.loads(limbeck("search", index, "copy the file", "--k", "2", "--json", "--explain").out)
+    assert [hit["rank"] for hit in found["hits"]] == [1, 2] and found["mode"] == "hybrid"
+    assert set(found["hits"][0]) >= {"id", "score", "title", "text", "fields", "dense", "sparse", "terms"}
+
+
+def test_without_a_query_lines_are_answered_one_by_one(limbeck, index, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("copy the file\n\nof the\nsort a list\n"))
+    done = limbeck("search", index, "--mode", "sparse", "--k", "1")
+    assert done.code == 0
+    assert done.out.count("sparse #1") == 2 and "no words to look for" in done.out
+
+
+def test_at_a_terminal_there_is_a_prompt_and_a_mistake_does_not_end_it(limbeck, index, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("copy the file\n\nsort a list\n"))
+    done = limbeck("search", index, "--k", "1")
+    assert done.code == 0
+    assert done.out.count("search> ") == 4 and done.out.count("dense #") == 2 and "Ctrl-D ends" in done.err
+
+
+def test_a_file_of_queries_becomes_a_run_and_a_table_of_times(limbeck, index, beir, tmp_path):
+    queries = beir / "queries.jsonl"
+    done = limbeck("search", index, "--queries", queries, "--run", tmp_path / "out.trec", "--mode", "dense")
+    assert done.code == 0, done
+    measured = json.loads(limbeck("evaluate", tmp_path / "out.trec", beir, "--json").out)["measures"]
+    for options in (["--mode", "dense"], []):
+        found = json.loads(limbeck("evaluate", index, beir, "--json", *options).out)
+        assert found["task"] == "retrieve" and found["ms_per_query"] > 0 and found["size_mb"] > 0
+        assert (found["measures"] == pytest.approx(measured)) == bool(options)
+    table = limbeck("search", index, "--queries", queries, "--timings")
+    for stage in ("encode", "dense", "sparse", "fusion", "total", "ms p99", "bytes/passage"):
+        assert stage in table.out
+    timings = json.loads(limbeck("search", index, "--queries", queries, "--timings", "--json").out)["timings"]
+    assert timings["queries"] == 30 and timings["bytes_per_passage"]["dense"] == pytest.approx(128, abs=2)
+    assert [stage["name"] for stage in timings["stages"]] == ["encode", "dense", "sparse", "fusion", "total"]
+
+
+def test_an_index_agrees_with_exact_evaluation_of_its_model(limbeck, index, models, beir):
+    by_index = json.loads(limbeck("evaluate", index, beir, "--mode", "dense", "--json").out)
+    by_model = json.loads(limbeck("evaluate", models["dual"], beir, "--json").out)
+    assert by_index["measures"] == pytest.approx(by_model["measures"])
+    by_words = json.loads(limbeck("evaluate", index, beir, "--mode", "sparse", "--json").out)
+    assert by_words["measures"] == pytest.approx(
+        json.loads(limbeck("evaluate", "bm25", beir, "--json").out)["measures"]
+    )
+
+
+def test_passages_are_added_deleted_and_compacted(limbeck, index, tmp_path):
+    new = {"_id": "new", "text": "page line name old", "lang": "en", "year": 2021}
+    (tmp_path / "new.jsonl").write_text(json.dumps(new) + "\n")
+    assert "61 passages in 2 pieces" in limbeck("index", "--out", index, "--add", tmp_path / "new.jsonl").out
+    found = json.loads(limbeck("search", index, "page line name old", "--where", "year>=2020", "--json").out)
+    assert [hit["id"] for hit in found["hits"]] == ["new"] and found["hits"][0]["fields"] == {
+        "lang": "en",
+        "year": 2021,
+    }
+    (tmp_path / "gone.txt").write_text("d0\nd1\n")
+    assert (
+        "59 passages in 2 pieces, 2 deleted" in limbeck("index", "--out", index, "--delete", tmp_path / "gone.txt").out
+    )
+    done = limbeck("index", "--out", index, "--compact", "--verify")
+    assert done.code == 0 and "59 passages\n" in done.out and "lang, year" in done.out
+
+
+def test_bm25_alone_needs_no_model(limbeck, beir, tmp_path):
+    assert limbeck("index", beir, "--no-dense", "--out", tmp_path / "words").code == 0
+    assert limbeck("search", tmp_path / "words", "copy the file").code == 0
+    assert_one_line_about(limbeck("search", tmp_path / "words", "copy", "--mode", "dense"), "has no dense part")
+
+
+def test_a_users_mistakes_are_one_line_and_exit_code_2(limbeck, index, models, beir, tmp_path):
+    def refused(*arguments, words):
+        assert_one_line_about(limbeck(*arguments), *words)
+
+    refused("search", index, "copy", "--alpha", "much", words=["--alpha", "valid number"])
+    refused("search", index, "copy", "--alpha", "nan", words=["alpha is nan"])
+    refused("search", index, "copy", "--fusion", "interpolate", words=["has no alpha yet", "limbeck tune"])
+    refused("search", index, "copy", "--mode", "dense", "--alpha", "0.1", words=["only a hybrid search"])
+    refused("search", index, "copy", "--k", "0", words=["--k"])
+    refused("search", index, "of the", "--mode", "sparse", words=["no words to look for"])
+    refused("search", index, "xylophone", "--mode", "sparse", words=["no word of the query is in the index"])
+    refused("search", index, " ", words=["a query is empty"])
+    refused("search", index, "copy", "--where", "lang=en", words=["no passage has a field 'lang'"])
+    refused("search", index, "--timings", words=["--queries"])
+    refused("search", tmp_path / "absent", "copy", words=["absent: no such folder"])
+    refused("index", models["dual"], beir, "--out", tmp_path / "x", "--kind", "flatt", words=["did you mean 'flat'"])
+    refused("index", models["dual"], beir, "--out", tmp_path / "x", "--b", "2", words=["b is 2.0"])
+    refused("index", models["dual"], beir, "--out", tmp_path / "x", "--language", "klingon", words=["klingon"])
+    refused("index", models["cross"], beir, "--out", tmp_path / "x", words=["is a cross_encoder"])
+    refused("index", models["other"], beir, "--out", index, words=["with another model"])
+    refused("index", models["other"], "--out", index, "--add", beir, words=["is not the one that", "was built with"])
+    refused("index", models["dual"], "--out", tmp_path / "x", words=["nothing to do"])
+    refused("index", "--out", tmp_path / "x", "--compact", words=["x: no such folder"])
+    (tmp_path / "empty.jsonl").write_text("")
+    refused("index", models["dual"], tmp_path / "empty.jsonl", "--out", tmp_path / "x", words=["holds no document"])
+    refused("evaluate", index, beir, "--task", "rerank", words=["is an index, which retrieves"])
+    refused("evaluate", models["dual"], beir, "--mode", "dense", words=["is no index"])
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_damaged_index_is_named_on_one_line(limbeck, index, models):
+    (victim,) = index.glob("segments/*/dense.faiss")
+    content = victim.read_bytes()
+    victim.write_bytes(content[:-100])
+    assert_one_line_about(limbeck("search", index, "copy"), "dense.faiss: is damaged", "build the index again")
+    victim.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert_one_line_about(limbeck("search", index, "copy"), "dense.faiss: is damaged", "build the index again")
+    victim.write_bytes(content)
+    shutil.rmtree(index / "model")
+    shutil.copytree(models["other"], index / "model")
+    assert_one_line_about(limbeck("search", index, "copy"), "model is not the one that", "was built with")
+    record = json.loads((index / "index.json").read_text())
+    (index / "index.json").write_text(json.dumps(record | {"version": 99}))
+    assert_one_line_about(limbeck("search", index, "copy"), "newer limbeck", "update limbeck")
+
+
+@pytest.mark.full
+def test_index_survives_a_storm_of_kills_and_ends_the_same(models, tmp_path):
+    from tests.search.conftest import make_corpus
+
+    lines = [json.dumps({"_id": key, "text": text}) for key, text in make_corpus(6000, longest=40).items()]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    arguments = ["index", models["dual"], tmp_path / "corpus.jsonl", "--kind", "hnsw"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    whole = command(*arguments, "--out", tmp_path / "whole")
+    subprocess.run(whole, check=True, capture_output=True, env=environment)
+    cut = storm(command(*arguments, "--out", tmp_path / "killed"), 6, 12.0, seed=3)
+    assert cut >= 2
+    indexes = [SearchIndex.open(tmp_path / name) for name in ("whole", "killed")]
+    for index in indexes:
+        index.verify()
+    one, two = (
+        [[hit.id for hit in index.search(query).hits] for query in ("copy a file", "sort")] for index in indexes
+    )
+    assert one == two
+    names = [{entry.name for entry in index.path.iterdir()} for index in indexes]
+    assert names[0] == names[1]
