@@ -18,7 +18,7 @@ class Signals:
     A teacher's NaN score means "not scored": a pair that the teacher never saw.
     """
 
-    scores: Tensor | None = None  # [B, K] raw logits, never passed through an activation
+    scores: Tensor | None = None  # [B, K] raw logits, never passed through an activation; [B, K, C] for C classes
     queries: Tensor | None = None  # [B, dim] pooled query embeddings
     documents: Tensor | None = None  # [B, K, dim] pooled document embeddings
     token_logits: Tensor | None = None  # [M, vocabulary] at the masked tokens, in the order of MaskedTokens
@@ -42,5 +42,5 @@ class Targets:
     """What is known of a batch besides what the matchers show."""
 
     mask: Tensor  # [B, K] bool: False is padding
-    labels: Tensor  # [B, K] graded or soft relevance; NaN where nobody judged
+    labels: Tensor  # [B, K] graded or soft relevance, or a class; [B, K, C] soft classes; NaN where nobody judged
     tokens: MaskedTokens | None = None  # known only where an objective asks for token logits

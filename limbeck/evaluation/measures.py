@@ -53,6 +53,9 @@ class RankingResult:
         """Measure name -> mean over the judged queries."""
         return {name: float(values.mean()) for name, values in self.per_query.items()}
 
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
     def __getitem__(self, name: str) -> float:
         return float(self.per_query[canonical_name(name)].mean())
 

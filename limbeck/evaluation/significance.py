@@ -86,30 +86,52 @@ def compare_pairs(
     Resamples on which the measure is undefined (one class only) are left out.
     """
     ours, theirs = pair_task(system, labels), pair_task(baseline, labels)
-    if ours.kind != theirs.kind:
+    return compare_over_seeds([ours], [theirs], measure, samples, seed, confidence)
+
+
+def compare_over_seeds(
+    ours: Sequence[PairTask],
+    theirs: Sequence[PairTask],
+    measure: str,
+    samples: int = 10_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Comparison:
+    """`compare_pairs` of two systems that were each trained under some seeds: the mean over their seeds is compared."""
+    kinds = {task.kind for task in (*ours, *theirs)}
+    if len(kinds) > 1:
         raise LimbeckError(
-            f"one system has {ours.kind} scores, the other {theirs.kind} ones; compare systems of one task"
+            f"one system has {' scores, the other '.join(sorted(kinds))} ones; compare systems of one task"
         )
-    (name,) = check_measures(ours, [measure])
-    ours_value, theirs_value = (evaluate_pairs(scores, labels, [name])[name] for scores in (system, baseline))
+    (name,) = check_measures(ours[0], [measure])
+    ours_value, theirs_value = (
+        float(np.mean([evaluate_pairs(task.scores, task.labels, [name])[name] for task in tasks]))
+        for tasks in (ours, theirs)
+    )
     observed = ours_value - theirs_value
     if math.isnan(observed):
         raise LimbeckError(f"{name} is undefined where a system gives every pair the same score; use another measure")
     spread = _resampled_differences(name, ours, theirs, samples, seed)
     if not len(spread):
-        raise LimbeckError(f"{name} is undefined on every resample of {len(ours)} pairs; use more pairs")
+        raise LimbeckError(f"{name} is undefined on every resample of {len(ours[0])} pairs; use more pairs")
     p_values = {"paired bootstrap": _share_at_least(np.abs(spread - observed), abs(observed))}
     low, high = np.quantile(spread, _tails(confidence))
-    return Comparison(name, len(ours), ours_value, theirs_value, float(low), float(high), confidence, p_values)
+    return Comparison(name, len(ours[0]), ours_value, theirs_value, float(low), float(high), confidence, p_values)
 
 
-def _resampled_differences(name: str, ours: PairTask, theirs: PairTask, samples: int, seed: int) -> np.ndarray:
+def _resampled_differences(
+    name: str, ours: Sequence[PairTask], theirs: Sequence[PairTask], samples: int, seed: int
+) -> np.ndarray:
     generator = np.random.default_rng(seed)
-    chances = np.full(len(ours), 1 / len(ours))
+    pairs = len(ours[0])
+    chances = np.full(pairs, 1 / pairs)
     drawn = []
-    for count in track(_blocks(samples, len(ours)), "Resampling"):
-        weights = generator.multinomial(len(ours), chances, size=count).astype(np.float64)  # [count, pairs]
-        drawn.append(resampled_measure(name, ours, weights) - resampled_measure(name, theirs, weights))
+    for count in track(_blocks(samples, pairs), "Resampling"):
+        weights = generator.multinomial(pairs, chances, size=count).astype(np.float64)  # [count, pairs]
+        means = (
+            np.mean([resampled_measure(name, task, weights) for task in tasks], axis=0) for tasks in (ours, theirs)
+        )
+        drawn.append(np.subtract(*means))
     spread = np.concatenate(drawn)
     return spread[~np.isnan(spread)]
 

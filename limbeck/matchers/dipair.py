@@ -83,14 +83,14 @@ class DiPair(Matcher):
     # -- a batch -------------------------------------------------------------------------------------------------
 
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
-        parts = [batch.own_queries, *self._parts(batch.own_documents)]
+        parts = [batch.own_queries, *self.parts(batch.own_documents)]
         return {
             "texts": [self._prepare(part, position, chunk) for position, part in enumerate(parts)],
             "document_count": len(batch.documents),
             "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
         }
 
-    def _parts(self, documents: Sequence[Any]) -> list[list[str]]:
+    def parts(self, documents: Sequence[Any]) -> list[list[str]]:
         """The texts of each position but the first, from documents that are one text or a tuple of them."""
         rows = [as_parts(document) for document in documents]
         wrong = next((row for row in rows if len(row) != self.texts - 1), None)
@@ -165,7 +165,9 @@ class DiPair(Matcher):
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
         """What a store holds of texts at one position: [n, slots, dim] float32, zeros where a text has no token."""
-        kept = self.keep(texts, position, batch_size)
+        kept = (
+            self.encoded(list(texts), position) if self.encoded is not None else self.keep(texts, position, batch_size)
+        )
         with torch.inference_mode():
             starts = range(0, len(kept), PAIRS)
             some = (torch.from_numpy(kept[start : start + PAIRS]).to(self.device) for start in starts)
@@ -184,16 +186,21 @@ class DiPair(Matcher):
         """Each distinct text is encoded once; then pairs cost the head alone."""
         if not len(pairs):
             return np.zeros((0,) if self.outputs == 1 else (0, self.outputs), dtype=np.float32)
-        left, *rest = ([pair[0] for pair in pairs], *self._parts([pair[1:] for pair in pairs]))
+        return self.match(*self.encode_pairs(pairs, batch_size))
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 64) -> tuple[list[Tensor], list[Tensor]]:
+        """For each position the vectors of its distinct texts, and the row of each pair's text in them."""
         vectors, rows = [], []
-        for position, texts in enumerate([left, *rest]):
+        for position, texts in enumerate([[pair[0] for pair in pairs], *self.parts([pair[1:] for pair in pairs])]):
             known = {text: row for row, text in enumerate(dict.fromkeys(texts))}
             vectors.append(torch.from_numpy(self.encode(list(known), position, batch_size)).to(self.device))
             rows.append(torch.tensor([known[text] for text in texts], device=self.device))
-        return self._through_the_head(vectors, rows)
+        return vectors, rows
 
     @torch.inference_mode()
-    def _through_the_head(self, vectors: list[Tensor], rows: list[Tensor]) -> np.ndarray:
+    def match(self, vectors: list[Tensor], rows: list[Tensor]) -> np.ndarray:
+        """The scores of pairs whose texts are encoded: the head alone."""
+        self.eval()
         blocks = []
         for start in range(0, len(rows[0]), PAIRS):
             some = [text[row[start : start + PAIRS]] for text, row in zip(vectors, rows, strict=True)]

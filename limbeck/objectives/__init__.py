@@ -4,6 +4,7 @@ A further family is a further file here, imported below so that its objectives a
 """
 
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
+from limbeck.objectives.classes import class_ce, soft_class_ce
 from limbeck.objectives.labels import binary_ce, focal, one_hot
 from limbeck.objectives.margins import m3se, margin_mse
 from limbeck.objectives.names import parse
@@ -15,6 +16,7 @@ __all__ = [
     "OBJECTIVES",
     "Objective",
     "binary_ce",
+    "class_ce",
     "focal",
     "kl",
     "m3se",
@@ -26,6 +28,7 @@ __all__ = [
     "parse",
     "rank_distil",
     "soft_binary_ce",
+    "soft_class_ce",
     "softmax_ce",
     "standardise_global",
     "standardise_list",

@@ -147,6 +147,8 @@ def _p(value: float) -> str:
 def quality_and_latency(run: RunFiles) -> Section | None:
     """Quality against milliseconds, log x."""
     measure = run.metrics.measure
+    if run.metrics.task == "pairs":
+        return _quality_and_throughput(run.metrics)
     rows = [row for row in run.metrics.rows if row.ms_per_query and measure in row.measures]
     if measure is None or len(rows) < 2:
         return None
@@ -157,3 +159,18 @@ def quality_and_latency(run: RunFiles) -> Section | None:
     plot = Scatter(points, "milliseconds per query", measure_title(measure), log_x=True)
     explanation = "Better is up and to the left; the time axis is logarithmic."
     return Section("Quality against latency", [PlotFigure(plot, height=430)], explanation)
+
+
+def _quality_and_throughput(metrics: Metrics) -> Section | None:
+    """Quality against pairs a second, log x (DiPair Fig. 1)."""
+    measure = metrics.measure
+    rows = [row for row in metrics.rows if row.pairs_per_second and measure in row.measures]
+    if measure is None or len(rows) < 2:
+        return None
+    points = [
+        Point(row.pairs_per_second or 0.0, row.measures[measure], name, row.kind, f"{row.name}")
+        for row, name in zip(rows, short_names([row.name for row in rows]), strict=True)
+    ]
+    plot = Scatter(points, "pairs per second", measure_title(measure), log_x=True)
+    explanation = "Better is up and to the right; texts are encoded before the clock starts; the axis is logarithmic."
+    return Section("Quality against throughput", [PlotFigure(plot, height=430)], explanation)

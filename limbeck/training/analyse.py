@@ -9,7 +9,7 @@ import numpy as np
 
 from limbeck.data import Run
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import rerank
+from limbeck.evaluation import RankingResult, rerank
 from limbeck.files import read_json
 from limbeck.progress import say
 from limbeck.report.analyses import (
@@ -102,6 +102,7 @@ class Analyst:
             raise LimbeckError("there is only one model to look at; add a teacher or a baseline")
         measure = next(iter(best.row.measures))
         names = (best.row.name, rival.row.name)
+        assert isinstance(best.result, RankingResult) and isinstance(rival.result, RankingResult)
         return wins_and_losses(best.result, rival.result, measure, self.session.data, names)
 
     def _snapshots(self) -> Result:

@@ -119,9 +119,10 @@ class Collator:
 
     @staticmethod
     def _known(look_up: Any, indices: list[int], rows: np.ndarray, columns: np.ndarray, mask: np.ndarray) -> Any:
-        """What `look_up` knows of each list, NaN where padded. [B, K]"""
-        known = np.full(columns.shape, np.nan, dtype=np.float32)
-        for number, index in enumerate(indices):
-            real = mask[number]
-            known[number, real] = look_up(index, rows[columns[number, real]])
+        """What `look_up` knows of each list, NaN where padded: [B, K], or [B, K, C] where it knows C numbers each."""
+        found = [look_up(index, rows[columns[number, mask[number]]]) for number, index in enumerate(indices)]
+        each = found[0].shape[1:] if found else ()
+        known = np.full((*columns.shape, *each), np.nan, dtype=np.float32)
+        for number, values in enumerate(found):
+            known[number, mask[number]] = values
         return torch.from_numpy(known)

@@ -10,6 +10,7 @@ import numpy as np
 
 from limbeck.data import Texts
 from limbeck.errors import LimbeckError
+from limbeck.matchers.base import Document
 
 
 class TrainingLists(Protocol):
@@ -23,7 +24,7 @@ class TrainingLists(Protocol):
         """The document rows in the list of query `index` in this epoch."""
         ...
 
-    def texts(self, rows: Sequence[int]) -> list[str]: ...
+    def texts(self, rows: Sequence[int]) -> Sequence[Document]: ...
 
     def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
         """Labels of any documents for query `index`; NaN where nobody can know."""
@@ -31,6 +32,10 @@ class TrainingLists(Protocol):
 
     def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
         """Stored teacher scores of any documents for query `index`; NaN where there is none."""
+        ...
+
+    def everything(self) -> tuple[list[str], Sequence[Document]]:
+        """All distinct queries and documents that any epoch may ask for."""
         ...
 
 
@@ -99,6 +104,11 @@ class RankingLists:
 
     def texts(self, rows: Sequence[int]) -> list[str]:
         return self.corpus.take(rows)
+
+    def everything(self) -> tuple[list[str], Sequence[Document]]:
+        rows = [[*query.positives, *query.pool.tolist()] for query in self.ranked]
+        distinct = np.unique(np.concatenate([np.array(some, dtype=np.int64) for some in rows]))
+        return [self.queries[query.id] for query in self.ranked], self.corpus.take(distinct)
 
     def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
         """An unjudged document of a labelled query counts as not relevant, as the field does."""

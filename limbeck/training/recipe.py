@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.measures import canonical_name
+from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.spec import TEACHER, MatcherSpec
 from limbeck.objectives import Objective, parse
 
@@ -30,11 +31,11 @@ class DataSpec(Part):
     train: str = Field("train", description="split to train on")
     dev: str | None = Field("dev", description="split for early stopping and the choice of weights")
     test: str | None = Field("test", description="split to report on")
-    train_queries: int | None = Field(None, ge=1, description="train on so many queries, drawn by the seed")
+    train_queries: int | None = Field(None, ge=1, description="train on so many queries (or pairs), drawn by the seed")
     dev_queries: int | None = Field(100, ge=1)
     test_queries: int | None = Field(None, ge=1)
     labelled_queries: int | None = Field(
-        None, ge=0, description="keep the labels of so many training queries; the others count as unlabelled"
+        None, ge=0, description="keep the labels of so many training queries or pairs; the others count as unlabelled"
     )
     keep_positives: int | None = Field(
         None,
@@ -42,7 +43,7 @@ class DataSpec(Part):
         description="keep so many positives of each training query, drawn by the seed; the others are unjudged, and"
         " may be drawn as negatives: labels as sparse as MS MARCO's",
     )
-    unlabelled: str | None = Field(None, description="a file of further queries without labels (jsonl or tsv)")
+    unlabelled: str | None = Field(None, description="a file of further queries (or pairs) without labels")
     seed: int | None = Field(None, ge=0, lt=2**31, description="draws queries and negatives; the recipe's by default")
 
 
@@ -219,7 +220,7 @@ class EvaluationSpec(Part):
     @classmethod
     def _measures_parse(cls, value: list[str]) -> list[str]:
         try:
-            return [canonical_name(name) for name in value]
+            return [name if name in PAIR_MEASURES else canonical_name(name) for name in value]
         except LimbeckError as error:
             raise ValueError(str(error)) from error
 

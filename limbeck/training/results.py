@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -22,8 +22,10 @@ from limbeck.evaluation import (
     retrieve,
 )
 from limbeck.evaluation.command import size_in_mb
+from limbeck.evaluation.pair_result import PairResult
 from limbeck.evaluation.rank import Scorer, can_search, encodes_ahead, encodes_tokens
 from limbeck.evaluation.remember import Remembering
+from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
 from limbeck.progress import say
@@ -60,7 +62,7 @@ class Measured:
     """A row, and the per-query values it came from."""
 
     row: Row
-    result: RankingResult
+    result: RankingResult | PairResult
     run: Run
     teacher: str | None = None  # the row that it is held against; the first teacher's by default
 
@@ -167,9 +169,6 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
     """One row for the runs of one recipe under several seeds: means, with their spread."""
     rows = [one.row for one in measured]
     values = {key: np.array([row.measures[key] for row in rows]) for key in rows[0].measures}
-    per_query = {
-        key: np.mean([one.result.per_query[key] for one in measured], axis=0) for key in measured[0].result.per_query
-    }
     spread = {key: float(found.std(ddof=1)) for key, found in values.items()} if len(rows) > 1 else None
     row = replace(
         rows[0],
@@ -180,7 +179,17 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
         failed=failed or None,
         chosen=chosen,
     )
-    return Measured(row, replace(measured[0].result, per_query=per_query), measured[0].run)
+    return Measured(row, _over_seeds([one.result for one in measured]), measured[0].run)
+
+
+def _over_seeds(results: Sequence[RankingResult | PairResult]) -> RankingResult | PairResult:
+    """One result: per-query values averaged, or the scores of all seeds side by side."""
+    first = results[0]
+    if isinstance(first, PairResult):
+        return replace(first, scores=tuple(one.scores[0] for one in results if isinstance(one, PairResult)))
+    rankings = [one for one in results if isinstance(one, RankingResult)]
+    means = {key: np.mean([one.per_query[key] for one in rankings], axis=0) for key in first.per_query}
+    return replace(first, per_query=means)
 
 
 def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
@@ -197,18 +206,16 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
         first = next(iter(row.measures))
         teacher = teachers.get(measured.teacher or "", first_teacher)
         if teacher is not None:
-            quality, time = teacher.row.measures[first], teacher.row.ms_per_query
+            quality = teacher.row.measures[first]
             row = replace(
-                row,
-                kept=row.measures[first] / quality if quality else None,
-                speedup=time / row.ms_per_query if time and row.ms_per_query else None,
+                row, kept=row.measures[first] / quality if quality else None, speedup=_speedup(row, teacher.row)
             )
-        enough = len(measured.result.query_ids) > 1
+        enough = len(measured.result) > 1
         if row.kind == "student" and reference is not None and reference is not measured and enough:
-            found = compare_rankings(measured.result, reference.result, first)
+            found = _compared(measured.result, reference.result, first)
             significance = {
                 "against": reference.row.name,
-                "p": found.p_values["randomisation"],
+                "p": list(found.p_values.values())[-1],
                 "difference": found.difference,
                 "low": found.low,
                 "high": found.high,
@@ -219,6 +226,23 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
     for significance, corrected in zip(tested, holm([test["p"] for test in tested]), strict=True):
         significance["p_holm"] = float(corrected)
     return finished
+
+
+def _compared(ours: RankingResult | PairResult, theirs: RankingResult | PairResult, measure: str) -> Comparison:
+    if isinstance(ours, PairResult):
+        assert isinstance(theirs, PairResult)
+        return ours.compare(theirs, measure)
+    assert isinstance(theirs, RankingResult)
+    return compare_rankings(ours, theirs, measure)
+
+
+def _speedup(row: Row, teacher: Row) -> float | None:
+    """By the time of a query where there is one, else by pairs a second."""
+    if row.ms_per_query and teacher.ms_per_query:
+        return teacher.ms_per_query / row.ms_per_query
+    if row.ms_per_query is None and row.pairs_per_second and teacher.pairs_per_second:
+        return row.pairs_per_second / teacher.pairs_per_second
+    return None
 
 
 def rows_as_json(rows: list[Row]) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from limbeck import __version__
+from limbeck.data import PairData
+from limbeck.data import load as load_data
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, read_json, recover_directory, write_json
 from limbeck.matchers import DualEncoder, Matcher, MatcherSpec, build
@@ -21,6 +23,9 @@ from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.run import run_report
 from limbeck.training.analyse import SNAPSHOTS, Analyst
+from limbeck.training.base_session import BaseSession
+from limbeck.training.pair_results import PairBench
+from limbeck.training.pair_session import PairSession
 from limbeck.training.processes import is_main, main_first, start_processes
 from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import load_recipe, write_recipe
@@ -62,13 +67,13 @@ def distill(
         return finished_run(folder)
     with alone_in(folder) if is_main() else nullcontext():
         began = time.monotonic()
-        session = Session(checked, folder)
+        session = open_session(checked, folder)
         student = train_student(session, checked, "student", folder / "student")
         with main_first() as main:  # one process measures: the others would be timed against each other
             if main:
-                measured = measure_run(session, student) if session.splits.test_labels else []
+                measured = measure_run(session, student) if session.has_test else []
                 rows = [one.row for one in measured]
-                if measured:
+                if measured and isinstance(session, Session):
                     Analyst(session, measured, folder).run(checked.evaluation.analyses)
                 write_results(session, folder, rows, time.monotonic() - began, title=checked.name)
         return read_results(folder)
@@ -131,7 +136,7 @@ def _difference(old: Any, new: Any, place: str = "") -> str | None:
     return None
 
 
-def train_student(session: Session, recipe: Recipe, name: str, place: Path) -> Matcher:
+def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) -> Matcher:
     """A trained student, from `place` if it is there already.
 
     `recipe` is the session's, or one that differs from it in the student, its stages or its seed.
@@ -143,7 +148,7 @@ def train_student(session: Session, recipe: Recipe, name: str, place: Path) -> M
         student = build(session.student_spec(recipe.student))
         distils = any(stage.needs_teacher for stage in stages)
         teacher = session.teacher if distils else None
-        for who, matcher in (("teacher", teacher), ("student", student)):
+        for who, matcher in (("teacher", teacher), ("student", student)) if session.ranks else ():
             if matcher is not None and matcher.outputs != 1:
                 problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
                 raise LimbeckError(f"{problem}; use a {who} with one output")
@@ -165,22 +170,35 @@ def train_student(session: Session, recipe: Recipe, name: str, place: Path) -> M
     return load_matcher(place)
 
 
-def measure_run(session: Session, student: Matcher) -> list[Measured]:
+def open_session(recipe: Recipe, folder: Path) -> BaseSession:
+    """A session for what the recipe's data are: rankings or pairs."""
+    pairs = isinstance(load_data(recipe.data.source), PairData)
+    return PairSession(recipe, folder) if pairs else Session(recipe, folder)
+
+
+def bench_of(session: BaseSession) -> Bench | PairBench:
+    if isinstance(session, PairSession):
+        return PairBench(session)
+    assert isinstance(session, Session)
+    return Bench(session)
+
+
+def measure_run(session: BaseSession, student: Matcher) -> list[Measured]:
     """Everything in a single run's table: teacher, baselines, student."""
-    bench = Bench(session)
+    bench = bench_of(session)
     objectives = " + ".join(text for stage in session.recipe.stages for text in stage.objectives)
     measured = [*measure_references(session, bench), bench.model("student", "student", student, objectives)]
     return finish(measured)
 
 
-def measure_references(session: Session, bench: Bench) -> list[Measured]:
+def measure_references(session: BaseSession, bench: Bench | PairBench) -> list[Measured]:
     """What students are compared with: the teacher and the recipe's baselines."""
     rows = []
     if session.teacher is not None:
         rows.append(bench.model("teacher", "teacher", session.teacher))
     for baseline in bench.spec.baselines:
         if baseline == "bm25":
-            rows.append(bench.bm25())
+            rows += [bench.bm25()] if isinstance(bench, Bench) else []
         else:
             spec = session.first_start()
             rows.append(bench.model(f"{spec.start}, as it is", "baseline", untrained_start(spec)))
@@ -196,19 +214,14 @@ def untrained_start(spec: MatcherSpec) -> Matcher:
     return matcher
 
 
-def write_results(session: Session, folder: Path, rows: list[Row], seconds: float, title: str, note: str = "") -> None:
+def write_results(
+    session: BaseSession, folder: Path, rows: list[Row], seconds: float, title: str, note: str = ""
+) -> None:
     """`metrics.json` and `report.html`; unfinished work is no longer needed."""
-    splits, data = session.splits, session.data
     metrics = {
         "title": title,
-        "data": {
-            "name": data.name,
-            "queries_train": len(splits.train),
-            "queries_dev": len(splits.dev),
-            "queries_test": len(splits.test),
-            "documents": len(data.corpus),
-        },
-        "task": session.recipe.evaluation.task,
+        "data": {"name": session.data.name, **session.facts()},
+        "task": session.recipe.evaluation.task if session.ranks else "pairs",
         "rows": rows_as_json(rows),
         "seconds": seconds,
         "versions": versions(),

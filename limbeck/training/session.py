@@ -14,22 +14,18 @@ from torch import Tensor
 from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged
-from limbeck.matchers import ColBERT, Matcher, MatcherSpec, build
-from limbeck.matchers import load as load_matcher
-from limbeck.matchers.spec import TEACHER
+from limbeck.matchers import Matcher
 from limbeck.progress import say
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore
 from limbeck.training.annotate import annotate, teacher_identity, with_queries
+from limbeck.training.base_session import BaseSession, DevMeasure
 from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
 from limbeck.training.processes import main_first
 from limbeck.training.queries import QuerySplits, split_queries
 from limbeck.training.recipe import ListSpec, Recipe, Stage
-from limbeck.training.stages import Fit, fit
 from limbeck.training.trainer import standardiser
-
-DevMeasure = Callable[[Matcher], dict[str, float]]
 
 
 @dataclass
@@ -55,12 +51,13 @@ class JudgedDev:
         return found
 
 
-class Session:
-    """What the students of one recipe share: data, candidates, the teacher and its scores."""
+class Session(BaseSession):
+    """A ranking set, candidates for its queries, and the teacher's scores of those."""
+
+    ranks = True
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
-        self.recipe, self.folder = recipe, folder
-        self.work, self.log = folder / "work", folder / "log.jsonl"
+        super().__init__(recipe, folder)
         self._pools: dict[tuple[str, int], dict[str, np.ndarray]] = {}
         self._unlabelled: list[str] = []
 
@@ -72,6 +69,19 @@ class Session:
         if self.recipe.data.unlabelled is not None:
             data, self._unlabelled = with_queries(data, self.recipe.data.unlabelled)
         return data
+
+    @property
+    def has_test(self) -> bool:
+        return bool(self.splits.test_labels)
+
+    def facts(self) -> dict[str, int]:
+        splits = self.splits
+        return {
+            "queries_train": len(splits.train),
+            "queries_dev": len(splits.dev),
+            "queries_test": len(splits.test),
+            "documents": len(self.data.corpus),
+        }
 
     @cached_property
     def splits(self) -> QuerySplits:
@@ -133,46 +143,6 @@ class Session:
             return {"spearman": means.pop("spearman"), **means}
 
         return measure
-
-    def student_spec(self, spec: MatcherSpec) -> MatcherSpec:
-        """The student's description with `start: teacher` made a folder; it reads texts behind a ColBERT's markers."""
-        if spec.start != TEACHER:
-            return spec
-        teacher = self.teacher  # trained first, if it has to be
-        assert self.recipe.teacher is not None
-        given = self.recipe.teacher.model
-        changed: dict[str, object] = {"start": given or str(self.folder / "teacher" / "model")}
-        if isinstance(teacher, ColBERT) and spec.kind == "dual_encoder" and not spec.prompts:
-            changed["prompts"] = {side: teacher.tower.prompt(side) or "" for side in ("query", "document")}
-        return spec.model_copy(update=changed)
-
-    def first_start(self) -> MatcherSpec:
-        """The student's start, or where the teacher started if that is the teacher."""
-        recipe = self.recipe
-        if recipe.student.start != TEACHER or recipe.teacher is None:
-            return recipe.student
-        first = recipe.teacher.train.start if recipe.teacher.train is not None else recipe.teacher.model
-        return recipe.student.model_copy(update={"start": first})
-
-    @cached_property
-    def teacher(self) -> Matcher | None:
-        """The teacher's model: loaded, or trained first; None where only its scores are known."""
-        spec = self.recipe.teacher
-        if spec is None or (spec.model is None and spec.train is None):
-            return None
-        if spec.model is not None:
-            return load_matcher(spec.model, spec.revision)
-        assert spec.train is not None
-        place = self.folder / "teacher" / "model"
-        if not place.exists():
-            torch.manual_seed(self.recipe.teacher_seed)
-            matcher = build(spec.train)
-            how = Fit("teacher", self.work, self.log, self.recipe.teacher_seed, self.judged_dev)
-            fit(matcher, spec.stages, lambda stage: self.lists(stage, self.recipe.teacher_seed), how)
-            with main_first() as main:
-                if main:
-                    matcher.save_pretrained(place)
-        return load_matcher(place)
 
     @cached_property
     def store(self) -> ScoreStore:

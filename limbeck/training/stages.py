@@ -18,6 +18,7 @@ from limbeck.matchers.base import Matcher
 from limbeck.progress import progress
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
+from limbeck.training.frozen import frozen_outputs
 from limbeck.training.lists import TrainingLists
 from limbeck.training.log import RunLog
 from limbeck.training.processes import is_main, wait_for_all, world
@@ -55,8 +56,9 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Trai
             folder = how.folder / f"{slug(how.name)}-stage-{number}"
             if matcher.token_head is not None:
                 matcher.token_head.requires_grad_(stage.restores_tokens)
-            with frozen(matcher, stage.freeze):
-                _run_stage(matcher, stage, number, lists(stage), folder, how)
+            found, outputs = lists(stage), how.folder / f"{slug(how.name)}-frozen"
+            with frozen(matcher, stage.freeze), frozen_outputs(matcher, stage.freeze, found, outputs):
+                _run_stage(matcher, stage, number, found, folder, how)
             if (folder / BEST).exists():
                 load_weights(matcher, folder / BEST)
             wait_for_all()

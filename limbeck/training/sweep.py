@@ -26,21 +26,26 @@ import numpy as np
 
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation import RankingResult
+from limbeck.evaluation.pair_result import PairResult
 from limbeck.files import alone_in, digest, read_json, slug, write_json
 from limbeck.matchers import Matcher
 from limbeck.progress import say
 from limbeck.training.analyse import Analyst, analyse_axis
 from limbeck.training.answers import answer
+from limbeck.training.base_session import BaseSession
 from limbeck.training.grid import Axis, Cell, cells, parse_axis
+from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, over_seeds
 from limbeck.training.run import (
     METRICS,
     Result,
+    bench_of,
     claim_folder,
     finished_run,
     measure_references,
+    open_session,
     read_results,
     train_student,
     write_results,
@@ -94,12 +99,13 @@ def sweep(
         if not measured:
             raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
         finished = finish([*work.references(), *measured], reference)
-        Analyst(work.home, finished, folder).run(base.evaluation.analyses)
+        if isinstance(work.home, Session):
+            Analyst(work.home, finished, folder).run(base.evaluation.analyses)
         analyse_axis(folder, axes, work.points, finished)
         rows = [one.row for one in finished]
         rows += [Row(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
         work.keep_best()
-        if questions and work.home.teacher is not None:
+        if questions and isinstance(work.home, Session) and work.home.teacher is not None:
             found_answers = answer(work.home, work.home.teacher, work.best_name, work.best, questions)
             write_json(folder / "examples.json", found_answers)
         seconds = time.monotonic() - began
@@ -139,36 +145,36 @@ class _Sweep:
 
     def __init__(self, base: Recipe, folder: Path, seeds: list[int], several: bool) -> None:
         self.base, self.folder, self.seeds, self.several = base, folder, seeds, several
-        self.sessions: dict[str, Session] = {}
-        self.benches: dict[str, Bench] = {}
+        self.sessions: dict[str, BaseSession] = {}
+        self.benches: dict[str, Bench | PairBench] = {}
         self.owners: dict[str, str] = {}  # the first cell of each session
         self.errors: list[str] = []
         self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
         self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
         self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
 
-    def session(self, recipe: Recipe) -> Session:
+    def session(self, recipe: Recipe) -> BaseSession:
         """The session of all runs with this data and teacher; in the sweep's own directory if there is only one."""
         key = _shared(recipe)
         if key not in self.sessions:
             place = self.folder / "shared" / key[:8] if self.several else self.folder
             place.mkdir(parents=True, exist_ok=True)
-            self.sessions[key] = Session(recipe, place)
+            self.sessions[key] = open_session(recipe, place)
         return self.sessions[key]
 
-    def _teacher_name(self, session: Session) -> str:
+    def _teacher_name(self, session: BaseSession) -> str:
         """What the teacher's row is called: one of several goes by the first cell that learns from it."""
         return f"teacher of {self.owners[_shared(session.recipe)]}" if self.several else "teacher"
 
     @property
-    def home(self) -> Session:
+    def home(self) -> BaseSession:
         """The session that the report is about."""
         return next(iter(self.sessions.values()))
 
-    def bench(self, session: Session) -> Bench:
+    def bench(self, session: BaseSession) -> Bench | PairBench:
         key = _shared(session.recipe)
         if key not in self.benches:
-            self.benches[key] = Bench(session)
+            self.benches[key] = bench_of(session)
         return self.benches[key]
 
     def cell(self, cell: Cell, tries: list[Cell]) -> Measured | None:
@@ -219,7 +225,7 @@ class _Sweep:
         inner = [] if tried.name == cell.name else [tried.folder]
         return self.folder.joinpath("students", cell.folder, *inner, f"seed-{seed}")
 
-    def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[Session, Path, Matcher]:
+    def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[BaseSession, Path, Matcher]:
         """A trained student, and its directory."""
         recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
         session = self.session(recipe)
@@ -271,7 +277,7 @@ class _Sweep:
             found += [self._named(read_measured(place / name), session) for name in read_json(place / "done.json")]
         return found
 
-    def _named(self, measured: Measured, session: Session) -> Measured:
+    def _named(self, measured: Measured, session: BaseSession) -> Measured:
         """A reference under a name of its own, where several sessions have one."""
         teacher = self._teacher_name(session)
         if measured.row.kind == "teacher":
@@ -295,16 +301,23 @@ class _Sweep:
 def save_measured(measured: Measured, place: Path) -> None:
     """A measurement as a file: the row, its per-query values, and the ranking they come from."""
     place.mkdir(parents=True, exist_ok=True)
-    values = {name: found.tolist() for name, found in measured.result.per_query.items()}
-    result = asdict(measured.result) | {"per_query": values}
+    found = measured.result
+    if isinstance(found, PairResult):
+        result = {"measures": found.measures, "labels": found.labels.tolist(), "scores": found.scores[0].tolist()}
+    else:
+        result = asdict(found) | {"per_query": {name: values.tolist() for name, values in found.per_query.items()}}
     write_json(place / "result.json", {"row": asdict(measured.row), "result": result, "run": measured.run})
 
 
 def read_measured(place: Path) -> Measured:
     try:
         found = read_json(place / "result.json")
+        if "scores" in found["result"]:
+            pairs = {name: np.array(found["result"][name]) for name in ("labels", "scores")}
+            result = PairResult(tuple(found["result"]["measures"]), pairs["labels"], (pairs["scores"],))
+            return Measured(Row(**found["row"]), result, {})
         values = {name: np.array(listed) for name, listed in found["result"]["per_query"].items()}
-        result = found["result"] | {"per_query": values, "query_ids": tuple(found["result"]["query_ids"])}
-        return Measured(Row(**found["row"]), RankingResult(**result), found["run"])
+        ranking = found["result"] | {"per_query": values, "query_ids": tuple(found["result"]["query_ids"])}
+        return Measured(Row(**found["row"]), RankingResult(**ranking), found["run"])
     except (TypeError, KeyError, ValueError) as error:
         raise LimbeckError(f"{place}: its result is damaged; remove that directory and run again") from error

@@ -1,0 +1,105 @@
+"""What the students of one recipe share, whatever the data are: the teacher, and who may judge."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from limbeck.data import PairData, RankingData
+from limbeck.matchers import ColBERT, Matcher, MatcherSpec, build
+from limbeck.matchers import load as load_matcher
+from limbeck.matchers.spec import TEACHER
+from limbeck.training.lists import TrainingLists
+from limbeck.training.processes import main_first
+from limbeck.training.recipe import Recipe, Stage
+from limbeck.training.stages import Fit, fit
+
+DevMeasure = Callable[[Matcher], dict[str, float]]
+
+
+class BaseSession(ABC):
+    """One run's data and teacher, each made once and kept where the run finds it again."""
+
+    ranks: ClassVar[bool]  # lists for queries, or pairs that stand alone
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe, self.folder = recipe, folder
+        self.work, self.log = folder / "work", folder / "log.jsonl"
+
+    @property
+    @abstractmethod
+    def data(self) -> RankingData | PairData: ...
+
+    @property
+    @abstractmethod
+    def has_test(self) -> bool:
+        """Whether there is something labelled to report on."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, int]:
+        """How much there is of what, for the report."""
+
+    @property
+    @abstractmethod
+    def judged_dev(self) -> DevMeasure | None:
+        """How a model is judged while it trains, where dev has labels."""
+
+    @property
+    @abstractmethod
+    def student_dev(self) -> DevMeasure | None:
+        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+
+    @property
+    @abstractmethod
+    def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """What is done to the teacher's scores before an objective sees them."""
+
+    @abstractmethod
+    def lists(self, stage: Stage, seed: int) -> TrainingLists:
+        """What a stage trains on, with stored teacher scores if it asks for them."""
+
+    def student_spec(self, spec: MatcherSpec) -> MatcherSpec:
+        """The student's description with `start: teacher` made a folder; it reads texts behind a ColBERT's markers."""
+        if spec.start != TEACHER:
+            return spec
+        teacher = self.teacher  # trained first, if it has to be
+        assert self.recipe.teacher is not None
+        given = self.recipe.teacher.model
+        changed: dict[str, object] = {"start": given or str(self.folder / "teacher" / "model")}
+        if isinstance(teacher, ColBERT) and spec.kind == "dual_encoder" and not spec.prompts:
+            changed["prompts"] = {side: teacher.tower.prompt(side) or "" for side in ("query", "document")}
+        return spec.model_copy(update=changed)
+
+    def first_start(self) -> MatcherSpec:
+        """The student's start, or where the teacher started if that is the teacher."""
+        recipe = self.recipe
+        if recipe.student.start != TEACHER or recipe.teacher is None:
+            return recipe.student
+        first = recipe.teacher.train.start if recipe.teacher.train is not None else recipe.teacher.model
+        return recipe.student.model_copy(update={"start": first})
+
+    @cached_property
+    def teacher(self) -> Matcher | None:
+        """The teacher's model: loaded, or trained first; None where only its scores are known."""
+        spec = self.recipe.teacher
+        if spec is None or (spec.model is None and spec.train is None):
+            return None
+        if spec.model is not None:
+            return load_matcher(spec.model, spec.revision)
+        assert spec.train is not None
+        place = self.folder / "teacher" / "model"
+        if not place.exists():
+            torch.manual_seed(self.recipe.teacher_seed)
+            matcher = build(spec.train)
+            how = Fit("teacher", self.work, self.log, self.recipe.teacher_seed, self.judged_dev)
+            fit(matcher, spec.stages, lambda stage: self.lists(stage, self.recipe.teacher_seed), how)
+            with main_first() as main:
+                if main:
+                    matcher.save_pretrained(place)
+        return load_matcher(place)

@@ -1,0 +1,194 @@
+"""A pair task: is it a match, which class, how similar. Pairs are lists of one; the rest is as for rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.data import Pair, PairData, load
+from limbeck.data.pairs import load_pairs
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.pairs import PAIR_MEASURES, evaluate_pairs
+from limbeck.files import digest
+from limbeck.matchers import Matcher
+from limbeck.stores import EncodingStore
+from limbeck.stores.encodings import encode_with_store
+from limbeck.training.base_session import BaseSession, DevMeasure
+from limbeck.training.pair_lists import PairLists, label_array
+from limbeck.training.processes import main_first
+from limbeck.training.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage
+from limbeck.training.trainer import standardiser
+
+JOIN = "\x1f"  # between the texts of a pair, where a pair is known by its content
+BLOCK = 512  # pairs that a crash can cost
+HELD_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class PairSplits:
+    """Pairs by their use. Unlabelled ones are trained on with the teacher's scores alone."""
+
+    train: list[Pair]
+    dev: list[Pair]
+    test: list[Pair]
+
+
+class PairSession(BaseSession):
+    """A pair set, and the teacher's scores of its pairs."""
+
+    ranks = False
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        super().__init__(recipe, folder)
+        _refuse_list_options(recipe)
+
+    @cached_property
+    def data(self) -> PairData:
+        data = load(self.recipe.data.source)
+        assert isinstance(data, PairData)
+        return data
+
+    @cached_property
+    def splits(self) -> PairSplits:
+        spec = self.recipe.data
+        extra = _unlabelled(spec.unlabelled) if spec.unlabelled is not None else []
+        return split_pairs(self.data, spec, self.recipe.data_seed, extra)
+
+    @property
+    def has_test(self) -> bool:
+        return bool(self.splits.test)
+
+    def facts(self) -> dict[str, int]:
+        splits = self.splits
+        unlabelled = sum(pair.label is None for pair in splits.train)
+        return {
+            "queries_train": len(splits.train),
+            "queries_unlabelled": unlabelled,
+            "queries_dev": len(splits.dev),
+            "queries_test": len(splits.test),
+        }
+
+    @cached_property
+    def measures(self) -> list[str] | None:
+        """The recipe's, or None for those of the task."""
+        given = self.recipe.evaluation.measures
+        if given == EvaluationSpec().measures:
+            return None
+        wrong = [name for name in given if name not in PAIR_MEASURES]
+        if wrong:
+            raise LimbeckError(f"evaluation.measures: {wrong[0]} is of rankings; pairs have {', '.join(PAIR_MEASURES)}")
+        return given
+
+    @cached_property
+    def judged_dev(self) -> DevMeasure | None:
+        dev = self.splits.dev
+        if not dev:
+            return None
+        texts, labels = [pair.texts for pair in dev], label_array(dev)
+
+        def measure(matcher: Matcher) -> dict[str, float]:
+            return evaluate_pairs(matcher.score(texts), labels, self.measures)
+
+        return measure
+
+    @cached_property
+    def student_dev(self) -> DevMeasure | None:
+        return self.judged_dev
+
+    @cached_property
+    def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        spec = self.recipe.teacher
+        if spec is None or spec.standardise == "none":
+            return None
+        if spec.standardise == "list":
+            raise LimbeckError("teacher.standardise: list means nothing for pairs, which stand alone; use global")
+        return standardiser("global", torch.from_numpy(self.teacher_scores(self.splits.train)))
+
+    @cached_property
+    def store(self) -> EncodingStore:
+        """The teacher's raw logits on disk, by the content of a pair, keyed by who the teacher is."""
+        assert self.teacher is not None
+        key = {**self.teacher.identity(), "pairs": 1}
+        return EncodingStore.open(self.folder / "teacher" / "scores", key, self.teacher.outputs)
+
+    def teacher_scores(self, pairs: Sequence[Pair]) -> np.ndarray:
+        """The teacher's logits of pairs, [pairs] or [pairs, classes]; what is stored is not computed again."""
+        teacher, store = self.teacher, self.store
+        assert teacher is not None
+        keys = [JOIN.join(pair.texts) for pair in pairs]
+
+        def score(block: list[str]) -> np.ndarray:
+            return teacher.score([tuple(key.split(JOIN)) for key in block]).reshape(len(block), -1)
+
+        with main_first() as main:
+            if main:
+                encode_with_store(store, keys, score, BLOCK)
+        store.refresh()
+        found = store.get(keys)
+        return found[:, 0] if teacher.outputs == 1 else found
+
+    def lists(self, stage: Stage, seed: int) -> PairLists:
+        pairs = self.splits.train
+        if not stage.needs_teacher:
+            pairs = [pair for pair in pairs if pair.label is not None]
+            if not pairs:
+                problem = f"{self.data.name}: {', '.join(stage.objectives)} learns from labels, and there are none"
+                raise LimbeckError(f"{problem}; label some pairs, or distil from a teacher with soft_binary_ce")
+        teacher = self.recipe.teacher
+        cached = stage.needs_teacher and teacher is not None and not teacher.live
+        return PairLists(pairs, label_array(pairs), self.teacher_scores(pairs) if cached else None)
+
+
+def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
+    """The pairs of a run. A missing dev split is held out of train; a pair of test is never trained on."""
+    test = _labelled(data, spec.test)
+    dev = _labelled(data, spec.dev)
+    elsewhere = {pair.texts for pair in (*test, *dev)}
+    train = _drawn([pair for pair in data.splits.get(spec.train, []) if pair.texts not in elsewhere], None, seed)
+    if dev:
+        dev = _drawn(dev, spec.dev_queries, seed)
+    elif spec.dev is not None:
+        count = min(spec.dev_queries or len(train), max(1, round(HELD_OUT * len(train))))
+        dev, train = [pair for pair in train[:count] if pair.label is not None], train[count:]
+    train = train[: spec.train_queries]
+    if spec.labelled_queries is not None:
+        labelled = [pair for pair in train if pair.label is not None]
+        kept = {id(pair) for pair in labelled[: spec.labelled_queries]}
+        train = [pair if id(pair) in kept else replace(pair, label=None) for pair in train]
+    extra = [pair for pair in unlabelled if pair.texts not in elsewhere]
+    if not train and not extra:
+        raise LimbeckError(f"{data.name}: no pair to train on in split {spec.train!r}; check the file")
+    return PairSplits([*train, *extra], dev, _drawn(test, spec.test_queries, seed))
+
+
+def _labelled(data: PairData, split: str | None) -> list[Pair]:
+    return [pair for pair in data.splits.get(split or "", []) if pair.label is not None]
+
+
+def _drawn(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
+    """`count` of the pairs in an order that depends on seed and texts alone: a larger draw contains the smaller."""
+    return sorted(pairs, key=lambda pair: digest(str(seed), *pair.texts))[:count]
+
+
+def _unlabelled(path: str) -> list[Pair]:
+    """The pairs of a file, whatever its labels say."""
+    return [replace(pair, label=None) for pairs in load_pairs(path).splits.values() for pair in pairs]
+
+
+def _refuse_list_options(recipe: Recipe) -> None:
+    stages = {"stages": recipe.stages, "teacher.stages": recipe.teacher.stages if recipe.teacher else []}
+    for who, some in stages.items():
+        for number, stage in enumerate(some):
+            if stage.lists != ListSpec():
+                raise LimbeckError(f"{who}.{number}.lists: pairs stand alone and have no lists; drop it")
+    if recipe.teacher is not None and recipe.teacher.scores is not None:
+        problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
+        raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
+    if recipe.data.keep_positives is not None:
+        raise LimbeckError("data.keep_positives: pairs stand alone and have no positives to hide; drop it")

@@ -1,0 +1,233 @@
+"""Pair tasks, from labelled and unlabelled pairs to a DiPair student in two stages."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from limbeck.data import Pair, PairData
+from limbeck.errors import LimbeckError
+from limbeck.matchers import DiPair, load
+from limbeck.objectives import class_ce, soft_binary_ce, soft_class_ce
+from limbeck.signals import Signals, Targets
+from limbeck.stores import EncodingStore
+from limbeck.training import distill
+from limbeck.training.pair_lists import PairLists, label_array
+from limbeck.training.pair_session import split_pairs
+from limbeck.training.recipe import DataSpec
+from limbeck.training.sweep import sweep
+from tests.training.toy import WORDS
+
+
+def write_pairs(path, count, seed, texts=2, classes=2):
+    """Pairs that match where the first words are the same; a class is a count of shared words."""
+    generator = np.random.default_rng(seed)
+    with open(path, "w") as handle:
+        for number in range(count):
+            left = generator.choice(WORDS, size=5)
+            right = left if number % 2 else generator.choice(WORDS, size=5)
+            label = int(number % 2) if classes == 2 else int(number % classes)
+            row = {"text_a": " ".join(left), "text_b": " ".join(right), "label": label}
+            row |= {"text_c": WORDS[label]} if texts == 3 else {}
+            handle.write(json.dumps(row) + "\n")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for seed, (split, count) in enumerate((("train", 48), ("dev", 16), ("test", 20))):
+        write_pairs(folder / f"{split}.jsonl", count, seed)
+    return folder
+
+
+@pytest.fixture
+def recipe(pairs, tiny_bert):
+    lengths = {"start": tiny_bert, "query_length": 8, "document_length": 8}
+    return {
+        "name": "tiny-pairs",
+        "data": {"source": str(pairs), "dev_queries": None},
+        "teacher": {
+            "train": {"kind": "cross_encoder", **lengths},
+            "stages": [{"objectives": ["binary_ce"], "steps": 3, "batch_size": 8}],
+        },
+        "student": {"kind": "dipair", "layers": 1, "tokens": [2, 3], "dim": 8, "head_width": 16, **lengths},
+        "stages": [
+            {"objectives": ["soft_binary_ce"], "steps": 4, "batch_size": 8, "lr": 1e-2, "freeze": ["encoder"]},
+            {"objectives": ["soft_binary_ce"], "steps": 4, "batch_size": 8, "lr": 1e-3},
+        ],
+        "evaluation": {"baselines": []},
+    }
+
+
+def parameters(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def test_two_stages_end_in_a_student_a_table_and_a_report(recipe, tmp_path):
+    result = distill(recipe, tmp_path / "run")
+    teacher, student = result.rows
+    assert list(student.measures) == ["auc", "ap", "accuracy", "f1"]
+    assert student.pairs_per_second and teacher.pairs_per_second and student.speedup
+    assert student.significance["against"] == "teacher"
+    page = result.report.read_text()
+    assert "Quality against throughput" in page and "48 train / 16 dev / 20 test pairs" in page
+    assert isinstance(load(tmp_path / "run"), DiPair)
+    scores = EncodingStore.read(tmp_path / "run" / "teacher" / "scores")
+    assert len(scores) == 48 and scores.dim == 1
+
+
+def test_a_frozen_encoder_stays_as_it_was_and_runs_once_for_each_text(recipe, tmp_path, monkeypatch):
+    encoded: list[str] = []
+    plain = DiPair.keep
+
+    def watching(self, texts, position, batch_size=64):
+        encoded.extend((position, text) for text in texts)
+        return plain(self, texts, position, batch_size)
+
+    monkeypatch.setattr(DiPair, "keep", watching)
+    recipe["stages"] = recipe["stages"][:1]
+    recipe["stages"][0]["epochs"] = recipe["stages"][0].pop("steps")
+    recipe["data"]["test"] = None
+    distill(recipe, tmp_path / "run")
+    assert len(encoded) == len(set(encoded)) > 48  # training texts and dev's, each once over four epochs
+    student = load(tmp_path / "run")
+    start = load(tmp_path / "run" / "teacher" / "model")  # another fine-tuned copy: only shapes are alike
+    assert start.kind == "cross_encoder"
+    from limbeck.matchers import MatcherSpec, build
+
+    torch.manual_seed(0)
+    fresh = build(MatcherSpec(**recipe["student"]))
+    same = {
+        n: torch.equal(v, parameters(fresh)[n]) for n, v in parameters(student).items() if n.startswith("encoders.")
+    }
+    assert same and all(same.values())
+    assert not torch.equal(student.projections[0].weight, fresh.projections[0].weight)
+
+
+def test_cached_outputs_train_the_head_as_the_encoder_itself_would(recipe, tmp_path, monkeypatch):
+    """The same stage with and without the cache, without dropout, ends with the same head."""
+    from limbeck.training import stages as stages_module
+
+    recipe["stages"] = recipe["stages"][:1]
+    distill(recipe, tmp_path / "cached")
+    plain = DiPair._kept
+
+    def undropped(self, prepared, position, recompute):
+        mode = self.encoders.training
+        self.encoders.eval()
+        found = plain(self, prepared, position, recompute)
+        self.encoders.train(mode)
+        return found
+
+    monkeypatch.setattr(DiPair, "_kept", undropped)
+    monkeypatch.setattr(stages_module, "frozen_outputs", lambda *_: __import__("contextlib").nullcontext())
+    distill(recipe, tmp_path / "plain")
+    ours, theirs = (load(tmp_path / name).state_dict() for name in ("cached", "plain"))
+    assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in ours)
+
+
+def test_unlabelled_pairs_are_distilled_and_pairs_of_dev_and_test_never_trained_on(recipe, pairs, tmp_path):
+    extra = tmp_path / "transfer.jsonl"
+    write_pairs(extra, 30, seed=9)
+    test = (pairs / "test.jsonl").read_text()
+    extra.write_text(extra.read_text() + test)  # a transfer set that holds the test pairs
+    recipe["data"] |= {"unlabelled": str(extra), "labelled_queries": 20}
+    distill(recipe, tmp_path / "run")
+    assert len(EncodingStore.read(tmp_path / "run" / "teacher" / "scores")) == 48 + 30
+
+
+def test_splits_hold_out_what_is_missing_and_keep_test_pairs_out_of_training():
+    rows = [Pair((f"a{n}", f"b{n}"), n % 2) for n in range(40)]
+    data = PairData("toy", {"train": rows, "test": rows[:10]})
+    splits = split_pairs(data, DataSpec(source="toy", dev_queries=5, train_queries=20, labelled_queries=8), seed=0)
+    assert len(splits.test) == 10 and len(splits.train) == 20
+    assert len(splits.dev) == 3  # a tenth of the thirty that are left
+    texts = {part: {pair.texts for pair in getattr(splits, part)} for part in ("train", "dev", "test")}
+    assert not texts["train"] & texts["test"] and not texts["train"] & texts["dev"]
+    assert sum(pair.label is not None for pair in splits.train) == 8
+
+
+def test_several_classes_and_three_texts(recipe, pairs, tmp_path):
+    for seed, (split, count) in enumerate((("train", 48), ("dev", 16), ("test", 20))):
+        write_pairs(pairs / f"{split}.jsonl", count, seed, texts=3, classes=3)
+    recipe["teacher"]["train"]["outputs"] = 3
+    recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
+    recipe["student"] |= {"outputs": 3, "tokens": [2, 2, 1]}
+    for stage in recipe["stages"]:
+        stage["objectives"] = ["soft_class_ce(tau=2)", "0.5 * class_ce"]
+    result = distill(recipe, tmp_path / "run")
+    assert list(result.rows[-1].measures) == ["accuracy", "f1"]
+    assert load(tmp_path / "run").score([("copy", "move", "open")]).shape == (1, 3)
+
+
+def test_a_sweep_over_heads_compares_them_over_seeds(recipe, tmp_path):
+    recipe["student"].pop("head_width")
+    result = sweep(recipe, over=["student.head=transformer,ffnn"], seeds=2, out=tmp_path / "sweep")
+    students = [row for row in result.rows if row.kind == "student"]
+    assert [row.name for row in students] == ["head=transformer", "head=ffnn"]
+    assert all(row.runs == 2 and row.spread for row in students)
+    assert students[1].significance["against"] == "head=transformer" and "p_holm" in students[1].significance
+    again = sweep(recipe, over=["student.head=transformer,ffnn"], seeds=2, out=tmp_path / "sweep")
+    assert [row.measures for row in again.rows] == [row.measures for row in result.rows]
+
+
+def test_lists_of_one_hold_each_pair_with_its_label_and_soft_label():
+    some = [Pair(("a", "x"), 1), Pair(("b", "x"), 0), Pair(("c", "y"), None)]
+    lists = PairLists(some, label_array(some), np.array([3.0, -2.0, 0.5], dtype=np.float32))
+    assert lists.documents == ["x", "y"] and len(lists) == 3
+    assert lists.texts(lists.pick(1, 0)) == ["x"] and lists.query(2) == "c"
+    assert lists.labels(0, lists.pick(0, 0)) == [1] and np.isnan(lists.labels(2, lists.pick(2, 0))).all()
+    assert lists.teacher(2, lists.pick(2, 0)) == [0.5]
+    soft = [Pair(("a", "x"), (0.2, 0.8)), Pair(("b", "x"), None)]
+    assert label_array(soft).shape == (2, 2)
+
+
+def test_class_losses_against_numpy():
+    generator = np.random.default_rng(0)
+    student, teacher = generator.normal(size=(4, 1, 3)), generator.normal(size=(4, 1, 3))
+    labels = np.array([[0.0], [2.0], [1.0], [np.nan]])
+    targets = Targets(mask=torch.ones(4, 1, dtype=torch.bool), labels=torch.tensor(labels))
+    logs = student - np.log(np.exp(student).sum(-1, keepdims=True))
+    found = class_ce()(Signals(scores=torch.tensor(student)), None, targets).numpy()
+    assert np.allclose(found, [-logs[0, 0, 0], -logs[1, 0, 2], -logs[2, 0, 1], 0.0])
+    smooth = class_ce(smoothing=0.3)(Signals(scores=torch.tensor(student)), None, targets).numpy()
+    assert np.allclose(smooth[0], -(0.8 * logs[0, 0, 0] + 0.1 * logs[0, 0, 1] + 0.1 * logs[0, 0, 2]))
+    p = np.exp(teacher / 2) / np.exp(teacher / 2).sum(-1, keepdims=True)
+    told = Signals(scores=torch.tensor(teacher))
+    soft = soft_class_ce(tau=2)(Signals(scores=torch.tensor(student)), told, targets).numpy()
+    assert np.allclose(soft, -(p * logs).sum(-1)[:, 0])
+    given = Targets(mask=targets.mask, labels=torch.tensor(p))
+    assert np.allclose(class_ce()(Signals(scores=torch.tensor(student)), None, given).numpy(), soft)
+
+
+def test_two_classes_are_one_logit():
+    """softmax(0, z) is sigmoid(z): both losses are the same."""
+    z, t = torch.randn(5, 1, dtype=torch.float64), torch.randn(5, 1, dtype=torch.float64)
+    targets = Targets(mask=torch.ones(5, 1, dtype=torch.bool), labels=torch.full((5, 1), float("nan")))
+    both = [Signals(scores=torch.stack([torch.zeros_like(x), x], dim=-1)) for x in (z, t)]
+    one = soft_binary_ce(tau=3)(Signals(scores=z), Signals(scores=t), targets)
+    assert torch.allclose(soft_class_ce(tau=3)(*both, targets), one)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            {"stages": [{"objectives": ["binary_ce"], "steps": 1, "lists": {"size": 2}}]},
+            "pairs stand alone and have no li",
+        ),
+        ({"evaluation": {"measures": ["mrr@10"]}}, "mrr@10 is of rankings; pairs have auc"),
+        ({"teacher": {"scores": "x.trec"}}, "a pair set brings scores made elsewhere as its labels"),
+        ({"student": {"kind": "dipair", "tokens": [2, 2, 2]}}, "reads 3 texts and got 2"),
+        ({"stages": [{"objectives": ["class_ce"], "steps": 1}]}, "use a student with an output for each class"),
+    ],
+)
+def test_what_does_not_fit_pairs_is_refused(recipe, tmp_path, tiny_bert, change, line):
+    if "student" in change:
+        change["student"] |= {"start": tiny_bert, "query_length": 8, "document_length": 8}
+    with pytest.raises(LimbeckError, match=line):
+        distill({**recipe, **change}, tmp_path / "run")
