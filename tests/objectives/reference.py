@@ -14,6 +14,7 @@ import numpy as np
 from limbeck.objectives import (
     Objective,
     binary_ce,
+    class_ce,
     focal,
     kl,
     m3se,
@@ -23,6 +24,7 @@ from limbeck.objectives import (
     one_hot,
     rank_distil,
     soft_binary_ce,
+    soft_class_ce,
     softmax_ce,
 )
 
@@ -236,3 +238,33 @@ def expected(objective: Objective, s: np.ndarray, t: np.ndarray, y: np.ndarray, 
         loss, gradient = EXPECTED[objective](s[row, real].tolist(), t[row, real].tolist(), y[row, real].tolist())
         losses[row], gradients[row, real] = loss, gradient
     return losses, gradients
+
+
+def class_ce_by_hand(owner, student, teacher, labels):
+    """[pairs, 1, C] scores and [pairs, 1] class numbers, one pair at a time."""
+    losses = []
+    for scores, label in zip(student[:, 0], labels[:, 0], strict=True):
+        if np.isnan(label):
+            losses.append(0.0)
+            continue
+        logs = scores - np.log(np.exp(scores).sum())
+        wanted = np.full(len(scores), owner.smoothing / len(scores))
+        wanted[int(label)] += 1 - owner.smoothing
+        losses.append(-(wanted @ logs))
+    return np.array(losses)
+
+
+def soft_class_ce_by_hand(owner, student, teacher, labels):
+    losses = []
+    for scores, told in zip(student[:, 0], teacher[:, 0], strict=True):
+        soft = np.exp(told / owner.tau) / np.exp(told / owner.tau).sum()
+        losses.append(-(soft @ (scores - np.log(np.exp(scores).sum()))))
+    return np.array(losses)
+
+
+EXPECTED_OF_CLASSES = {
+    class_ce(): class_ce_by_hand,
+    class_ce(smoothing=0.3): class_ce_by_hand,
+    soft_class_ce(): soft_class_ce_by_hand,
+    soft_class_ce(tau=2.0): soft_class_ce_by_hand,
+}

@@ -20,9 +20,9 @@ from limbeck.objectives import (
 )
 from limbeck.signals import Signals
 
-from .reference import EXPECTED, EXPECTED_OF_TOKENS
+from .reference import EXPECTED, EXPECTED_OF_CLASSES, EXPECTED_OF_TOKENS
 
-EVERY = [*EXPECTED, *EXPECTED_OF_TOKENS]
+EVERY = [*EXPECTED, *EXPECTED_OF_TOKENS, *EXPECTED_OF_CLASSES]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_needs_are_declared_as_fields_of_signals() -> None:
     ("text", "said"),
     [
         ("sofmax_ce", "unknown objective 'sofmax_ce'; did you mean 'softmax_ce'?"),
-        ("0.5 * xyzzy", "unknown objective 'xyzzy'; known: binary_ce, focal, kl, m3se,"),
+        ("0.5 * xyzzy", "unknown objective 'xyzzy'; known: binary_ce, class_ce, focal, kl, m3se,"),
         ("softmax_ce(tau_techer=1)", "has no argument 'tau_techer'; did you mean 'tau_teacher'?"),
         ("mse(tau=1)", "'mse' has no argument 'tau'; it takes none"),
         ("one_hot(0.5)", "argument without a name"),

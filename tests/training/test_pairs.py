@@ -11,8 +11,6 @@ import torch
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
 from limbeck.matchers import DiPair, load
-from limbeck.objectives import class_ce, soft_binary_ce, soft_class_ce
-from limbeck.signals import Signals, Targets
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
 from limbeck.training.pair_lists import PairLists, label_array
@@ -184,33 +182,6 @@ def test_lists_of_one_hold_each_pair_with_its_label_and_soft_label():
     assert lists.teacher(2, lists.pick(2, 0)) == [0.5]
     soft = [Pair(("a", "x"), (0.2, 0.8)), Pair(("b", "x"), None)]
     assert label_array(soft).shape == (2, 2)
-
-
-def test_class_losses_against_numpy():
-    generator = np.random.default_rng(0)
-    student, teacher = generator.normal(size=(4, 1, 3)), generator.normal(size=(4, 1, 3))
-    labels = np.array([[0.0], [2.0], [1.0], [np.nan]])
-    targets = Targets(mask=torch.ones(4, 1, dtype=torch.bool), labels=torch.tensor(labels))
-    logs = student - np.log(np.exp(student).sum(-1, keepdims=True))
-    found = class_ce()(Signals(scores=torch.tensor(student)), None, targets).numpy()
-    assert np.allclose(found, [-logs[0, 0, 0], -logs[1, 0, 2], -logs[2, 0, 1], 0.0])
-    smooth = class_ce(smoothing=0.3)(Signals(scores=torch.tensor(student)), None, targets).numpy()
-    assert np.allclose(smooth[0], -(0.8 * logs[0, 0, 0] + 0.1 * logs[0, 0, 1] + 0.1 * logs[0, 0, 2]))
-    p = np.exp(teacher / 2) / np.exp(teacher / 2).sum(-1, keepdims=True)
-    told = Signals(scores=torch.tensor(teacher))
-    soft = soft_class_ce(tau=2)(Signals(scores=torch.tensor(student)), told, targets).numpy()
-    assert np.allclose(soft, -(p * logs).sum(-1)[:, 0])
-    given = Targets(mask=targets.mask, labels=torch.tensor(p))
-    assert np.allclose(class_ce()(Signals(scores=torch.tensor(student)), None, given).numpy(), soft)
-
-
-def test_two_classes_are_one_logit():
-    """softmax(0, z) is sigmoid(z): both losses are the same."""
-    z, t = torch.randn(5, 1, dtype=torch.float64), torch.randn(5, 1, dtype=torch.float64)
-    targets = Targets(mask=torch.ones(5, 1, dtype=torch.bool), labels=torch.full((5, 1), float("nan")))
-    both = [Signals(scores=torch.stack([torch.zeros_like(x), x], dim=-1)) for x in (z, t)]
-    one = soft_binary_ce(tau=3)(Signals(scores=z), Signals(scores=t), targets)
-    assert torch.allclose(soft_class_ce(tau=3)(*both, targets), one)
 
 
 @pytest.mark.parametrize(

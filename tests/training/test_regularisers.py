@@ -228,13 +228,13 @@ def recipe_with(**changes: object) -> dict:
     [
         (
             recipe_with(student={"kind": "cross_encoder"}),
-            "masked_lm needs a tower, and student is a cross_encoder; use",
+            "masked_lm needs a dual_encoder, and student is a cross_encoder; change it",
         ),
         (
             recipe_with(
                 teacher={"train": {"kind": "cross_encoder"}, "stages": [{"objectives": ["masked_lm"], "steps": 1}]}
             ),
-            "masked_lm needs a tower, and teacher.train is a cross_encoder; use",
+            "masked_lm needs a dual_encoder, and teacher.train is a cross_encoder; change it",
         ),
         (
             recipe_with(stages=[{"objectives": ["one_hot"], "steps": 1, "token_dropout": 1}]),
