@@ -1,0 +1,1 @@
+"""Pair lists: the fast scorer, and jobs that run it over lists of any length."""

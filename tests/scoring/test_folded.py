@@ -1,0 +1,45 @@
+"""The folded heads give the scores of the training graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from limbeck.matchers import MatcherSpec, build
+from limbeck.scoring.folded import fold
+
+HEADS = {
+    "two layers": {},
+    "one layer": {"head_layers": 1},
+    "three layers, two attention heads": {"head_layers": 3, "head_heads": 2},
+    "one layer, two attention heads": {"head_layers": 1, "head_heads": 2},
+    "feed-forward": {"head": "ffnn"},
+    "feed-forward over two vectors": {"head": "ffnn", "tokens": (1, 1)},
+    "three texts": {"tokens": (2, 3, 1), "outputs": 3},
+}
+
+
+@pytest.mark.parametrize("options", HEADS.values(), ids=HEADS)
+def test_folding_changes_no_score(tiny_bert, options):
+    torch.manual_seed(1)
+    lengths = {"layers": 1, "query_length": 8, "document_length": 8}
+    matcher = build(MatcherSpec(kind="dipair", start=tiny_bert, dim=16, **lengths, **options)).eval()
+    with torch.no_grad():
+        for parameter in matcher.head.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)  # biases and norms that are not at their start
+    generator = torch.Generator().manual_seed(2)
+    vectors, rows = [], []
+    for slots in matcher.spec.tokens:
+        some = torch.randn(9, slots, 16, generator=generator)
+        short = torch.rand(9, slots, generator=generator) < 0.3
+        short[:, 0] = False
+        vectors.append(some.masked_fill(short.unsqueeze(-1), 0.0))
+        rows.append(torch.randint(9, (40,), generator=generator))
+    plain = matcher.match(vectors, rows)
+    folded = fold(matcher)
+    prepared = [folded.prepare(some, position) for position, some in enumerate(vectors)]
+    picked = [tuple(part[row] for part in text) for text, row in zip(prepared, rows, strict=True)]
+    found = folded.score(picked).numpy()
+    assert np.ptp(plain) > 0.1
+    assert np.allclose(found.reshape(plain.shape), plain, atol=1e-4)
