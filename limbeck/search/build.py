@@ -30,8 +30,8 @@ from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import NAME, DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
 from limbeck.search.milvus import SCHEME, MilvusIndex, fill_collection, require_milvus_kind
 from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_queries
-from limbeck.search.segments import Collection, open_collection, write_segment
-from limbeck.search.sparse import K1, B, Corpus, bm25_index, require_parameters
+from limbeck.search.segments import write_segment
+from limbeck.search.sparse import K1, B, SparseIndex, bm25_index, require_parameters
 from limbeck.search.windows import Windows, cut, default_windows, window_texts
 from limbeck.search.words import Words
 from limbeck.stores import EncodingStore, encode_with_store, store_path
@@ -86,7 +86,7 @@ def build_index(
             matcher.save_pretrained(folder / "model")
         segment, found = builder.segment(passages, vectors, wanted.dense)
         manifest = replace(wanted, dense=found, segments=(segment,))
-        finish(folder, manifest, open_collection(folder, manifest))
+        finish(folder, manifest, bm25_index(passages.corpus, language, k1, b) if sparse else None)
     return SearchIndex.open(out, matcher)
 
 
@@ -255,10 +255,11 @@ def new_name(folder: Path, suffix: str = "") -> str:
     return f"{max(taken, default=0) + 1:06d}-{uuid.uuid4().hex[:8]}{suffix}"
 
 
-def finish(folder: Path, manifest: IndexManifest, collection: Collection) -> None:
-    """Count the words of all passages that are there, write the manifest, and drop what it no longer names."""
-    if manifest.sparse is not None:
-        manifest = replace(manifest, sparse_part=_sparse_part(folder, collection.live(), manifest.sparse))
+def finish(folder: Path, manifest: IndexManifest, sparse: SparseIndex | None) -> None:
+    """Write a new sparse part if there is one, then the manifest, and drop what it no longer names."""
+    if sparse is not None:
+        manifest = replace(manifest, sparse_part=new_name(folder / "sparse"))
+        sparse.save(folder / "sparse" / str(manifest.sparse_part))
     names = [f"segments/{segment.name}" for segment in manifest.segments]
     names += [f"sparse/{manifest.sparse_part}"] if manifest.sparse_part else []
     names += [f"deleted/{manifest.deleted_part}"] if manifest.deleted_part else []
@@ -268,12 +269,6 @@ def finish(folder: Path, manifest: IndexManifest, collection: Collection) -> Non
     manifest = replace(manifest, files={name: known.get(name) or record_of(file) for name, file in records.items()})
     manifest.save(folder)
     clear(folder)
-
-
-def _sparse_part(folder: Path, corpus: Corpus, facts: SparseFacts) -> str:
-    name = new_name(folder / "sparse")
-    bm25_index(corpus, facts.language, facts.k1, facts.b).save(folder / "sparse" / name)
-    return name
 
 
 def _files(place: Path) -> list[Path]:

@@ -2,8 +2,8 @@
 
 Added passages get a segment of their own, with exact vectors; deleted ones are marked and never found. Neither touches
 the vectors that are there. BM25 depends on all passages at once (how many have a word, how long they are), so it is
-counted anew, and its scores are those of an index built from scratch. `compact` makes one segment of all; an exact
-index is then what a fresh build would be. An index of 8 bits keeps the ranges and lists that it learnt at first.
+weighted anew from its counts, and its scores are those of an index built from scratch. `compact` makes one segment of
+all; an exact index is then what a fresh build would be. An index of 8 bits keeps the ranges and lists that it learnt.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def add_passages(
         alive = np.append(collection.alive, np.ones(len(passages.corpus), dtype=bool))
         alive[replaced[replaced >= 0]] = False
         manifest = replace(manifest, segments=(*manifest.segments, segment), content="")
-        _change(folder, manifest, alive)
+        _change(index, manifest, alive, passages.corpus)
         _forget(manifest.dense, collection.segments, alive)
     return int(np.count_nonzero(replaced >= 0))
 
@@ -75,7 +75,7 @@ def delete_passages(path: str | Path, ids: Iterable[str]) -> int:
         if not alive.any():
             raise LimbeckError(f"{path}: nothing would be left; remove the folder instead")
         if len(rows):
-            _change(folder, replace(index.manifest, content=""), alive)
+            _change(index, replace(index.manifest, content=""), alive)
             _forget(index.manifest.dense, index.collection.segments, alive)
     return len(wanted)
 
@@ -104,11 +104,12 @@ def compact_index(path: str | Path, seed: int = 0) -> None:
         with directory_atomically(folder / "segments" / name) as place:
             write_segment(place, *_kept_passages(index), dense, windows, keys)
         manifest = replace(index.manifest, segments=(segment,), deleted_part=None, deleted=0, dense=facts)
-        finish(folder, manifest, open_collection(folder, manifest))
+        finish(folder, manifest, None)  # BM25 numbers what is not deleted, and that stays the same
 
 
-def _change(folder: Path, manifest: IndexManifest, alive: np.ndarray) -> None:
-    """Write which passages are deleted, and the rest that depends on it."""
+def _change(index: SearchIndex, manifest: IndexManifest, alive: np.ndarray, added: Texts | None = None) -> None:
+    """Write which passages are deleted, and the BM25 that follows from it."""
+    folder = index.path
     deleted = int(np.count_nonzero(~alive))
     name = None
     if deleted:
@@ -116,7 +117,11 @@ def _change(folder: Path, manifest: IndexManifest, alive: np.ndarray) -> None:
         with write_atomically(folder / "deleted" / name) as handle:
             np.save(handle, ~alive, allow_pickle=False)
     manifest = replace(manifest, deleted_part=name, deleted=deleted)
-    finish(folder, manifest, open_collection(folder, manifest))
+    sparse = None
+    if manifest.sparse is not None:
+        whole = open_collection(folder, manifest).live()
+        sparse = index.sparse.changed(alive[index.collection.rows], added or Texts.from_dict({}), whole)
+    finish(folder, manifest, sparse)
 
 
 def _windows(facts: DenseFacts | None) -> Windows | None:

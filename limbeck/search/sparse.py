@@ -3,13 +3,15 @@
 score(q, d) = sum over the words w of q of idf(w) * tf / (tf + k1 * (1 - b + b * |d| / mean |d|)), with Lucene's
 idf(w) = log(1 + (N - df + 0.5) / (df + 0.5)), which is positive. k1 = 0.9 and b = 0.4 are Anserini's defaults.
 
-bm25s computes every (word, document) term when it builds the index, so a query is a sum of columns. The corpus is read
-in blocks and its words are kept as 4-byte numbers: no Python object outlives its block but the vocabulary.
+Every (word, document) term is computed when the index is built, so a query is a sum of columns; bm25s reads the words,
+keeps the columns, maps them into memory and adds them up. The counts that the terms are made from are kept beside them:
+documents that come or go change every term, but only new ones have to be read. The corpus is read in blocks, and no
+Python object outlives its block but the vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +22,8 @@ import torch
 from limbeck.data.dataset import RankingData, Run
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import checksum, digest, directory_atomically, read_json, write_json
-from limbeck.progress import Advance, progress, track
+from limbeck.progress import progress, track
+from limbeck.search.counts import Counts, count_words
 from limbeck.search.topk import best, keys, unpack
 from limbeck.search.words import Words
 
@@ -28,7 +31,7 @@ K1, B = 0.9, 0.4
 _BLOCK = 4096
 _MANIFEST = "limbeck.json"
 _KIND = "limbeck bm25"
-_PASSES = 3  # that bm25s makes over the words of the corpus
+_TIMES, _LENGTHS = "times.npy", "lengths.npy"
 
 
 class Corpus(Protocol):
@@ -44,9 +47,10 @@ class Corpus(Protocol):
 class SparseIndex:
     """A BM25 index; rows are those of the corpus it was built from."""
 
-    def __init__(self, words: Words, bm25: bm25s.BM25, ids_digest: str) -> None:
+    def __init__(self, words: Words, bm25: bm25s.BM25, counts: Counts, ids_digest: str) -> None:
         self._words = words
         self._bm25 = bm25
+        self._counts = counts
         self._ids_digest = ids_digest
         self._fits: Corpus | None = None
 
@@ -63,7 +67,8 @@ class SparseIndex:
 
     def knows(self, query: str) -> bool:
         """Whether a word of the query occurs in the corpus."""
-        return bool(self._bm25.get_tokens_ids(self._words.stems(query)))
+        starts = self._bm25.scores["indptr"]
+        return any(starts[word + 1] > starts[word] for word in self._bm25.get_tokens_ids(self._words.stems(query)))
 
     def search(self, query: str, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The rows and scores of the k best documents that share a word with the query, best first.
@@ -101,6 +106,8 @@ class SparseIndex:
         """Write a folder that `load` maps into memory: arrays and JSON, no pickle."""
         with directory_atomically(path) as folder:
             self._bm25.save(folder, show_progress=False)
+            np.save(folder / _TIMES, self._counts.times, allow_pickle=False)
+            np.save(folder / _LENGTHS, self._counts.lengths, allow_pickle=False)
             files = {file.name: checksum(file) for file in sorted(folder.iterdir())}
             facts = {"kind": _KIND, "language": self.language, "ids": self._ids_digest, "files": files}
             write_json(folder / _MANIFEST, facts)
@@ -118,7 +125,21 @@ class SparseIndex:
             file = path / Path(name).name
             if not file.is_file() or checksum(file) != expected:
                 raise bad_input(file, "is missing or damaged", remedy)
-        return cls(Words(facts["language"]), bm25s.BM25.load(path, mmap=True, show_progress=False), facts["ids"])
+        bm25 = bm25s.BM25.load(path, mmap=True, show_progress=False)
+        times, lengths = (np.load(path / name, mmap_mode="r", allow_pickle=False) for name in (_TIMES, _LENGTHS))
+        counts = Counts(bm25.scores["indptr"], bm25.scores["indices"], times, lengths)
+        return cls(Words(facts["language"]), bm25, counts, facts["ids"])
+
+    def changed(self, keep: np.ndarray, added: Corpus, whole: Corpus) -> SparseIndex:
+        """The index of `whole`: the documents in `keep` [documents] bool, then `added`, which alone are read."""
+        vocabulary = dict(self._bm25.vocab_dict)
+        fresh, blocks = _read(self._words, added)
+        numbers = np.array([vocabulary.setdefault(word, len(vocabulary)) for word in fresh], dtype=np.int64)
+        mapped = [(numbers[words] if len(words) else words, lengths) for words, lengths in blocks]
+        counts = self._counts.without(keep)
+        if len(added):
+            counts = counts.followed_by(count_words(mapped, len(vocabulary)))
+        return _weighted(self._words, vocabulary, counts, self._bm25.k1, self._bm25.b, whole)
 
 
 def require_parameters(k1: float, b: float) -> None:
@@ -133,6 +154,12 @@ def bm25_index(corpus: Corpus, language: str = "english", k1: float = K1, b: flo
     """Index a corpus in memory; `SparseIndex.save` keeps it."""
     require_parameters(k1, b)
     words = Words(language)
+    vocabulary, blocks = _read(words, corpus)
+    return _weighted(words, vocabulary, count_words(blocks, len(vocabulary)), k1, b, corpus)
+
+
+def _read(words: Words, corpus: Corpus) -> tuple[dict[str, int], list[tuple[np.ndarray, np.ndarray]]]:
+    """The words of a corpus by their numbers; and blocks of documents, as `count_words` takes them."""
     tokenizer = words.tokenizer()
     blocks = []
     with progress("Reading words", len(corpus)) as advance:
@@ -142,14 +169,24 @@ def bm25_index(corpus: Corpus, language: str = "english", k1: float = K1, b: flo
             lengths = np.array([len(document) for document in documents])
             blocks.append((np.array([word for document in documents for word in document], dtype=np.int32), lengths))
             advance(len(texts))
-    vocabulary = tokenizer.get_vocab_dict()
-    if not vocabulary:
+    return tokenizer.get_vocab_dict(), blocks
+
+
+def _weighted(
+    words: Words, vocabulary: dict[str, int], counts: Counts, k1: float, b: float, corpus: Corpus
+) -> SparseIndex:
+    if not len(counts.rows):
         raise LimbeckError(f"the corpus of {len(corpus):,} documents has no words to index; check its texts")
-    bm25 = bm25s.BM25(method="lucene", k1=k1, b=b, csc_backend="scipy")
-    with progress("Building the BM25 index", _PASSES * len(corpus)) as advance:
-        counted = _Counted(_Documents(blocks, len(corpus), advance), vocabulary)
-        bm25.index(counted, create_empty_token=False, show_progress=False)
-    return SparseIndex(words, bm25, _ids_digest(corpus))
+    bm25 = bm25s.BM25(method="lucene", k1=k1, b=b)
+    bm25.vocab_dict, bm25.unique_token_ids_set = vocabulary, set(vocabulary.values())  # as bm25s does it in `load`
+    bm25.nonoccurrence_array = None
+    bm25.scores = {
+        "data": counts.weights(k1, b),
+        "indices": counts.rows,
+        "indptr": counts.starts,
+        "num_docs": len(counts.lengths),
+    }
+    return SparseIndex(words, bm25, counts, _ids_digest(corpus))
 
 
 def bm25_candidates(
@@ -167,31 +204,6 @@ def bm25_candidates(
         rows, scores = index.search(data.queries[query], k)
         run[query] = dict(zip(data.corpus.ids_at(rows), scores.tolist(), strict=True))
     return run
-
-
-class _Documents:
-    """The words of each document in turn, as bm25s reads them: short lists made from packed blocks, one at a time."""
-
-    def __init__(self, blocks: list[tuple[np.ndarray, np.ndarray]], count: int, advance: Advance) -> None:
-        self._blocks, self._count, self._advance = blocks, count, advance
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for words, lengths in self._blocks:
-            listed, start = words.tolist(), 0
-            for end in np.cumsum(lengths).tolist():
-                yield listed[start:end]
-                start = end
-            self._advance(len(lengths))
-
-
-class _Counted:
-    """What bm25s takes for a tokenised corpus: `ids` and `vocab`."""
-
-    def __init__(self, ids: _Documents, vocab: dict[str, int]) -> None:
-        self.ids, self.vocab = ids, vocab
 
 
 def _ids_digest(corpus: Corpus) -> str:

@@ -213,7 +213,7 @@ def test_another_index_is_not_built_over_one(
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove"])
 def test_damage_to_any_file_is_named_and_nothing_is_searched(index: SearchIndex, damage: str) -> None:
-    assert len(index.manifest.files) == 9
+    assert len(index.manifest.files) == 11
     for name in index.manifest.files:
         file = index.path / name
         content = file.read_bytes()
@@ -237,12 +237,12 @@ def test_large_files_are_read_again_only_when_they_changed(index: SearchIndex, m
     plain, read = checks.checksum, []
     monkeypatch.setattr(checks, "checksum", lambda file: read.append(file.name) or plain(file))
     SearchIndex.open(index.path)
-    assert len(read) == 9
+    assert len(read) == 11
     read.clear()
     SearchIndex.open(index.path)
     assert read == []
     SearchIndex.open(index.path).verify()
-    assert len(read) == 9
+    assert len(read) == 11
     (victim,) = index.path.glob("segments/*/dense.faiss")
     status = victim.stat()
     content = bytearray(victim.read_bytes())
