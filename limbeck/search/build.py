@@ -6,10 +6,7 @@ built from them (a graph, BM25) starts again. The index is there once `index.jso
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,26 +17,22 @@ import numpy as np
 from limbeck.data.passages import Passages, load_passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import alone_in, digest, directory_atomically, make_directory, naming_disk_errors, write_json
+from limbeck.files import digest, directory_atomically
 from limbeck.progress import say
-from limbeck.search.checks import record_of
 from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
 from limbeck.search.dense_part import model_digest
 from limbeck.search.exact import comparable
+from limbeck.search.folder import WORK, finish, new_name, working
 from limbeck.search.index import SearchIndex
-from limbeck.search.manifest import NAME, DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
+from limbeck.search.manifest import DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
 from limbeck.search.milvus import SCHEME, MilvusIndex, fill_collection, require_milvus_kind
 from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_queries
 from limbeck.search.segments import write_segment
-from limbeck.search.sparse import K1, B, SparseIndex, bm25_index, require_parameters
+from limbeck.search.sparse import K1, B, bm25_index, require_parameters
 from limbeck.search.windows import Windows, cut, default_windows, window_texts
 from limbeck.search.words import Words
 from limbeck.stores import EncodingStore, encode_with_store, store_path
 
-WORK = "work"
-PARTS = ("segments", "sparse", "deleted")
-_OURS = {NAME, "model", "verified.json", WORK, *PARTS}
-_MARK = "unfinished-index.json"
 _BLOCK = 4096
 
 
@@ -207,72 +200,6 @@ def _tokenizer(matcher: Any) -> tuple[Any, int]:
     prompt = matcher.tower.prompt("document") or ""
     length = int(transformer.document_length or transformer.max_seq_length)
     return transformer.tokenizer, length - len(transformer.tokenizer.tokenize(prompt))
-
-
-@contextmanager
-def working(out: Path, what: str) -> Iterator[Path]:
-    """Hold a folder for building in it; a folder that is not ours is refused, what killed builds left is cleared."""
-    with naming_disk_errors(out):
-        if out.exists() and not out.is_dir():
-            raise bad_input(out, "is not a folder", "name a folder")
-        if out.is_dir() and any(out.iterdir()) and not is_an_index(out) and not (out / WORK / _MARK).is_file():
-            raise bad_input(out, "holds something else", "name an empty or new folder with --out")
-        make_directory(out / WORK)
-        with alone_in(out):
-            write_json(out / WORK / _MARK, {"building": what})
-            clear(out)
-            try:
-                yield out
-            except LimbeckError:
-                _leave_nothing(out)
-                raise
-            shutil.rmtree(out / WORK, ignore_errors=True)
-
-
-def _leave_nothing(out: Path) -> None:
-    """After a mistake of the user: encodings are worth keeping, a folder without any is not."""
-    if not (out / WORK / "encodings").is_dir():
-        shutil.rmtree(out / WORK, ignore_errors=True)
-        if not is_an_index(out):
-            shutil.rmtree(out, ignore_errors=True)
-
-
-def clear(folder: Path) -> None:
-    """Remove what the manifest does not name: parts that were replaced, or never finished."""
-    named = set()
-    if is_an_index(folder):
-        named = {"/".join(Path(name).parts[:2]) for name in IndexManifest.load(folder).files}
-    for part in PARTS:
-        for entry in (folder / part).iterdir() if (folder / part).is_dir() else ():
-            if f"{part}/{entry.name}" not in named:
-                shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
-
-
-def new_name(folder: Path, suffix: str = "") -> str:
-    """A name that no part has had: the number makes them sort, the letters make them differ."""
-    make_directory(folder)
-    taken = [int(entry.name[:6]) for entry in folder.iterdir() if entry.name[:6].isdigit()]
-    return f"{max(taken, default=0) + 1:06d}-{uuid.uuid4().hex[:8]}{suffix}"
-
-
-def finish(folder: Path, manifest: IndexManifest, sparse: SparseIndex | None) -> None:
-    """Write a new sparse part if there is one, then the manifest, and drop what it no longer names."""
-    if sparse is not None:
-        manifest = replace(manifest, sparse_part=new_name(folder / "sparse"))
-        sparse.save(folder / "sparse" / str(manifest.sparse_part))
-    names = [f"segments/{segment.name}" for segment in manifest.segments]
-    names += [f"sparse/{manifest.sparse_part}"] if manifest.sparse_part else []
-    names += [f"deleted/{manifest.deleted_part}"] if manifest.deleted_part else []
-    files = sorted(file for name in names for file in _files(folder / name))
-    known = manifest.files  # what was checked when it was opened keeps its checksum
-    records = {str(file.relative_to(folder)): file for file in files}
-    manifest = replace(manifest, files={name: known.get(name) or record_of(file) for name, file in records.items()})
-    manifest.save(folder)
-    clear(folder)
-
-
-def _files(place: Path) -> list[Path]:
-    return [file for file in place.rglob("*") if file.is_file()] if place.is_dir() else [place]
 
 
 def _same_or_refused(folder: Path, wanted: IndexManifest, matcher: Any) -> SearchIndex:

@@ -20,8 +20,9 @@ from limbeck.data.passages import Passages, join_fields, load_passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically, write_atomically
-from limbeck.search.build import Builder, finish, new_name, working
+from limbeck.search.build import Builder
 from limbeck.search.dense import DenseIndex, emptied, fill
+from limbeck.search.folder import finish, new_name, working
 from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment
 from limbeck.search.milvus import remove_keys

@@ -1,0 +1,86 @@
+"""The folder of an index while it is written: one writer; what is not ours is not touched; nothing half-done is named."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import alone_in, make_directory, naming_disk_errors, write_json
+from limbeck.search.checks import record_of
+from limbeck.search.manifest import IndexManifest, is_an_index
+from limbeck.search.sparse import SparseIndex
+
+WORK = "work"
+PARTS = ("segments", "sparse", "deleted")
+_MARK = "unfinished-index.json"
+
+
+@contextmanager
+def working(out: Path, what: str) -> Iterator[Path]:
+    """Hold a folder for building in it; a folder that is not ours is refused, what killed builds left is cleared."""
+    with naming_disk_errors(out):
+        if out.exists() and not out.is_dir():
+            raise bad_input(out, "is not a folder", "name a folder")
+        if out.is_dir() and any(out.iterdir()) and not is_an_index(out) and not (out / WORK / _MARK).is_file():
+            raise bad_input(out, "holds something else", "name an empty or new folder with --out")
+        make_directory(out / WORK)
+        with alone_in(out):
+            write_json(out / WORK / _MARK, {"building": what})
+            clear(out)
+            try:
+                yield out
+            except LimbeckError:
+                _leave_nothing(out)
+                raise
+            shutil.rmtree(out / WORK, ignore_errors=True)
+
+
+def _leave_nothing(out: Path) -> None:
+    """After a mistake of the user: encodings are worth keeping, a folder without any is not."""
+    if not (out / WORK / "encodings").is_dir():
+        shutil.rmtree(out / WORK, ignore_errors=True)
+        if not is_an_index(out):
+            shutil.rmtree(out, ignore_errors=True)
+
+
+def clear(folder: Path) -> None:
+    """Remove what the manifest does not name: parts that were replaced, or never finished."""
+    named = set()
+    if is_an_index(folder):
+        named = {"/".join(Path(name).parts[:2]) for name in IndexManifest.load(folder).files}
+    for part in PARTS:
+        for entry in (folder / part).iterdir() if (folder / part).is_dir() else ():
+            if f"{part}/{entry.name}" not in named:
+                shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def new_name(folder: Path, suffix: str = "") -> str:
+    """A name that no part has had: the number makes them sort, the letters make them differ."""
+    make_directory(folder)
+    taken = [int(entry.name[:6]) for entry in folder.iterdir() if entry.name[:6].isdigit()]
+    return f"{max(taken, default=0) + 1:06d}-{uuid.uuid4().hex[:8]}{suffix}"
+
+
+def finish(folder: Path, manifest: IndexManifest, sparse: SparseIndex | None) -> None:
+    """Write a new sparse part if there is one, then the manifest, and drop what it no longer names."""
+    if sparse is not None:
+        manifest = replace(manifest, sparse_part=new_name(folder / "sparse"))
+        sparse.save(folder / "sparse" / str(manifest.sparse_part))
+    names = [f"segments/{segment.name}" for segment in manifest.segments]
+    names += [f"sparse/{manifest.sparse_part}"] if manifest.sparse_part else []
+    names += [f"deleted/{manifest.deleted_part}"] if manifest.deleted_part else []
+    files = sorted(file for name in names for file in _files(folder / name))
+    known = manifest.files  # what was checked when it was opened keeps its checksum
+    records = {str(file.relative_to(folder)): file for file in files}
+    manifest = replace(manifest, files={name: known.get(name) or record_of(file) for name, file in records.items()})
+    manifest.save(folder)
+    clear(folder)
+
+
+def _files(place: Path) -> list[Path]:
+    return [file for file in place.rglob("*") if file.is_file()] if place.is_dir() else [place]
