@@ -1,4 +1,4 @@
-"""The folder of an index while it is written: one writer; what is not ours is not touched; nothing half-done is named."""
+"""The folder of an index while it is written: one writer, nothing foreign touched, nothing half-done named."""
 
 from __future__ import annotations
 
