@@ -42,6 +42,7 @@ for verb in (
     "search",
     "expand",
     "tune",
+    "score",
     "evaluate",
     "report",
 ):

@@ -1,0 +1,50 @@
+"""`limbeck score`: long lists of pairs, resumable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def score(
+        model: str = typer.Argument(help="A dipair or a dual encoder: a folder or a run directory."),
+        pairs: Path = typer.Argument(None, help="Pairs as parquet, csv, tsv or jsonl; none for all of left x right."),
+        out: Path = typer.Option(..., "--out", help="Where the scores go; killed, the same command goes on."),
+        left: str = typer.Option(None, help="Texts of the first side (jsonl or tsv), if PAIRS names them by id."),
+        right: str = typer.Option(None, help="Texts of the second side."),
+        top_k: int = typer.Option(None, min=1, help="Keep only the best of each left text."),
+        workers: int = typer.Option(None, min=1, help="Processes; one a core by default."),
+        shard: int = typer.Option(100_000, min=1, help="Pairs in one file of scores."),
+        dtype: str = typer.Option("float32", help="How vectors are stored: float32, float16 or int8."),
+        store: Path = typer.Option(None, help="Keep vectors here, for other lists of the same texts."),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Score pairs: each distinct text is encoded once, then a pair costs the head alone."""
+        from limbeck.cli.console import reporter
+        from limbeck.progress import reporting
+        from limbeck.scoring.job import score_pairs
+        from limbeck.scoring.local import LocalEngine
+
+        with reporting(reporter()):
+            done = score_pairs(model, pairs, out, LocalEngine(workers), left, right, top_k, shard, dtype, store)
+        facts = {
+            "out": str(out),
+            "pairs": done.pairs,
+            "scored_now": done.scored,
+            "texts_encoded_now": done.encoded,
+            "seconds": round(done.seconds, 3),
+            "pairs_per_second": round(done.pairs_per_second, 1),
+            "bytes": done.bytes,
+        }
+        if as_json:
+            print(json.dumps(facts, indent=2))
+            return
+        print(f"{out}/scores: {done.pairs:,} pairs, {done.scored:,} scored now, {done.encoded:,} texts encoded now")
+        if done.scored:
+            print(
+                f"{done.seconds:,.1f} s, {done.pairs_per_second:,.0f} pairs a second in all, {done.bytes / 1e6:,.1f} MB"
+            )

@@ -1,0 +1,309 @@
+"""A scoring job: texts are encoded once, pairs are scored shard by shard, every shard is one file.
+
+    DIR/
+      job.json               what is scored by whom, and how it is cut; another job may not take over the folder
+      encodings/position-0/  stored vectors of the texts (elsewhere with `store`)
+      work/                  rows of pairs and texts
+      scores/part-00000.parquet ...  written beside and renamed: complete or absent
+      done.json              once all are there
+
+A job that was killed goes on with the shards that are missing and ends with the same files. A shard depends on the job
+alone, not on the engine that ran it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from limbeck import __version__
+from limbeck.errors import LimbeckError
+from limbeck.files import alone_in, digest, make_directory, read_json, write_atomically, write_json
+from limbeck.matchers import DiPair, Matcher
+from limbeck.matchers import load as load_matcher
+from limbeck.progress import progress, say
+from limbeck.scoring.scorer import TRIED, Scorer, encoder_of, head_of, open_store
+from limbeck.scoring.source import Source, open_source, source_state
+from limbeck.stores import EncodingStore, encode_with_store
+
+JOB, DONE, SCORES = "job.json", "done.json", "scores"
+SHARD = 100_000  # pairs in a file
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the files of a job."""
+
+    model: str
+    identity: str  # of the model's weights and configuration
+    source: str  # of the pairs' files
+    pairs: int
+    pairs_file: str | None
+    left: str | None
+    right: str | None
+    shard: int
+    top_k: int | None
+    dtype: str
+    store: str | None
+    batch: int  # pairs through the head at a time: fixed, since sums differ in their last digit by it
+    format: int = FORMAT
+    limbeck: str = __version__
+
+    @property
+    def shards(self) -> int:
+        return math.ceil(self.pairs / self.shard)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished job."""
+
+    folder: Path
+    pairs: int
+    scored: int  # in this call
+    encoded: int  # texts, in this call
+    seconds: float
+    bytes: int
+
+    @property
+    def pairs_per_second(self) -> float:
+        return self.scored / self.seconds if self.seconds else 0.0
+
+
+class Engine(Protocol):
+    """Runs shards somewhere and says how many pairs are done."""
+
+    def run(self, folder: Path, shards: Sequence[int], advance: Any) -> None: ...
+
+
+def score_pairs(
+    model: str,
+    pairs: str | Path | None,
+    out: str | Path,
+    engine: Engine,
+    left: str | None = None,
+    right: str | None = None,
+    top_k: int | None = None,
+    shard: int = SHARD,
+    dtype: str = "float32",
+    store: str | Path | None = None,
+) -> Done:
+    """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was."""
+    folder = Path(out).expanduser()
+    matcher = load_matcher(model)
+    head_of(matcher)
+    make_directory(folder)
+    with alone_in(folder):
+        began = time.monotonic()
+        given = Path(pairs) if pairs is not None else None
+        wanted = {
+            "model": str(model),
+            "identity": digest(str(matcher.identity())),
+            "source": source_state(given, left, right),
+            "pairs_file": str(given) if given else None,
+            "left": left,
+            "right": right,
+            "top_k": top_k,
+            "dtype": dtype,
+            "store": str(store) if store else None,
+        }
+        _claim(folder, wanted)
+        source = open_source(given, left, right, folder / "work")
+        _require_texts(matcher, source)
+        encoded = _encode(matcher, source, folder, dtype, str(store) if store else None)
+        plan = _planned(folder, wanted, source, matcher, shard)
+        waiting = [number for number in range(plan.shards) if not part_file(folder, number).exists()]
+        todo = sum(_size(plan, number) for number in waiting)
+        with progress("Scoring pairs", plan.pairs) as advance:
+            advance(plan.pairs - todo)
+            if waiting:
+                engine.run(folder, waiting, advance)
+        size = sum(file.stat().st_size for file in (folder / SCORES).glob("part-*.parquet"))
+        done = Done(folder, plan.pairs, todo, encoded, time.monotonic() - began, size)
+        write_json(folder / DONE, {"pairs": plan.pairs, "shards": plan.shards, "bytes": size})
+        return done
+
+
+def _claim(folder: Path, wanted: dict[str, Any]) -> None:
+    """Refuse a folder of another job, by the first thing that differs."""
+    place = folder / JOB
+    if not place.exists():
+        left = [
+            path.name for path in folder.iterdir() if path.name not in ("work", "encodings") and path.name[0] != "."
+        ]
+        if left:
+            raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
+        return
+    known = read_json(place)
+    names = {
+        "identity": "the model",
+        "source": "the list of pairs",
+        "top_k": "top_k",
+        "dtype": "dtype",
+        "store": "store",
+    }
+    for key, name in names.items():
+        if known.get(key) != wanted[key]:
+            raise LimbeckError(
+                f"{folder}: holds another job ({name} differs); choose another --out, and --store to reuse"
+            )
+
+
+def _require_texts(matcher: Matcher, source: Source) -> None:
+    texts = matcher.texts if isinstance(matcher, DiPair) else 2
+    if len(source.tables) != texts:
+        problem = f"the pairs have {len(source.tables)} texts and the model reads {texts}"
+        raise LimbeckError(f"{problem}; give a list and a model that fit")
+
+
+def _store(folder: Path, store: str | None, matcher: Matcher, position: int, dtype: str) -> EncodingStore:
+    """The vectors of one position's texts: the job's own, or in a folder that jobs share."""
+    place = folder / "encodings" / f"position-{position}"
+    if store is not None:
+        place = Path(store) / f"{digest(str(matcher.identity()))[:12]}-{dtype}-position-{position}"
+    return open_store(place, matcher, position, dtype)
+
+
+def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
+    """Encode what the stores lack, and note each text's row in them."""
+    encoded = 0
+    make_directory(folder / "work")
+    for position, table in enumerate(source.tables):
+        kept = _store(folder, store, matcher, position, dtype)
+        texts = (text for _, text in table.items())
+        encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(table))
+        place = folder / "work" / f"rows-{position}.npy"
+        if not place.exists() or len(np.load(place, mmap_mode="r")) != len(table) or encoded:
+            blocks = [kept.rows(table.take(range(at, min(at + 8192, len(table))))) for at in range(0, len(table), 8192)]
+            with write_atomically(place) as handle:
+                np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)
+        if dtype != "float32":
+            say(f"stored as {dtype}: {kept.error}")
+    return encoded
+
+
+def _planned(folder: Path, wanted: dict[str, Any], source: Source, matcher: Matcher, shard: int) -> Plan:
+    """The plan of the folder; the first call decides how pairs are cut and batched."""
+    place = folder / JOB
+    if place.exists():
+        known = read_json(place)
+        if known.get("format") != FORMAT:
+            raise LimbeckError(f"{place}: is of format {known.get('format')}; use the limbeck that wrote it")
+        return Plan(**known)
+    if not len(source):
+        raise LimbeckError("there are no pairs to score; check the list")
+    if wanted["top_k"] is not None and source.pairs is None:
+        shard = max(1, shard // len(source.tables[1])) * len(source.tables[1])  # whole lefts
+    positions = range(len(source.tables))
+    stores = [_store(folder, wanted["store"], matcher, at, wanted["dtype"]) for at in positions]
+    scorer = Scorer(head_of(matcher), stores)
+    rows = _store_rows(folder, source.rows(0, min(len(source), TRIED)))
+    plan = Plan(**wanted, pairs=len(source), shard=shard, batch=scorer.tune(rows))
+    make_directory(folder / SCORES)
+    write_json(place, asdict(plan))
+    return plan
+
+
+def _store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
+    """Rows of text tables as rows of the stores."""
+    columns = [np.load(folder / "work" / f"rows-{at}.npy", mmap_mode="r")[rows[:, at]] for at in range(rows.shape[1])]
+    return np.stack(columns, axis=1)
+
+
+def part_file(folder: Path, shard: int) -> Path:
+    return folder / SCORES / f"part-{shard:05}.parquet"
+
+
+def _size(plan: Plan, shard: int) -> int:
+    return min(plan.shard, plan.pairs - shard * plan.shard)
+
+
+class Worker:
+    """Scores shards of one job; made in whatever process or machine sees its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan = Plan(**read_json(folder / JOB))
+        matcher = load_matcher(self.plan.model)
+        if digest(str(matcher.identity())) != self.plan.identity:
+            raise LimbeckError(f"{self.plan.model}: is not the model that this job began with; choose another --out")
+        plan = self.plan
+        listed = Path(plan.pairs_file) if plan.pairs_file else None
+        self.source = open_source(listed, plan.left, plan.right, folder / "work")
+        positions = range(len(self.source.tables))
+        stores = [_store(folder, plan.store, matcher, at, plan.dtype) for at in positions]
+        self.scorer = Scorer(head_of(matcher), stores, self.plan.batch)
+
+    @cached_property
+    def by_left(self) -> np.ndarray:
+        """Listed pairs in the order of their left texts, for the best of each."""
+        assert self.source.pairs is not None
+        return np.argsort(np.asarray(self.source.pairs[:, 0]), kind="stable")
+
+    def run(self, shard: int) -> int:
+        """Score one shard and write its file; the number of its pairs."""
+        plan = self.plan
+        start, stop = shard * plan.shard, min((shard + 1) * plan.shard, plan.pairs)
+        if plan.top_k is None or self.source.pairs is None:
+            numbers, rows = np.arange(start, stop), self.source.rows(start, stop)
+        else:
+            numbers = self.by_left[slice(*_whole_lefts(self.source.pairs[:, 0][self.by_left], start, stop))]
+            rows = np.asarray(self.source.pairs[numbers], dtype=np.int64)
+        scores = self.scorer.score(_store_rows(self.folder, rows)) if len(rows) else np.zeros((0, 1), np.float32)
+        bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
+        if len(bad):
+            raise LimbeckError(
+                f"the score of pair {numbers[bad[0]] + 1} is not finite; the model is damaged, use another"
+            )
+        table = self._table(numbers, rows, scores)
+        with write_atomically(part_file(self.folder, shard)) as handle:
+            pq.write_table(table, handle, compression="zstd")
+        return stop - start
+
+    def _table(self, numbers: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> pa.Table:
+        columns: dict[str, Any] = {}
+        if self.plan.top_k is not None:
+            keep, rank = top_of_each(rows[:, 0], scores[:, -1], self.plan.top_k)
+            numbers, rows, scores = numbers[keep], rows[keep], scores[keep]
+            columns["rank"] = pa.array(rank.astype(np.int32))
+        columns = {"pair": pa.array(numbers)} | columns
+        if self.source.named:
+            for name, table, place in zip(("left", "right"), self.source.tables, rows.T, strict=True):
+                distinct, where = np.unique(place, return_inverse=True)
+                values = pa.array(table.ids_at(distinct), type=pa.string())
+                columns[name] = pa.DictionaryArray.from_arrays(pa.array(where.astype(np.int32)), values)
+        if scores.shape[1] == 1:
+            columns["score"] = pa.array(scores[:, 0])
+        else:
+            columns |= {f"score_{number}": pa.array(column) for number, column in enumerate(scores.T)}
+        return pa.table(columns)
+
+
+def _whole_lefts(lefts: np.ndarray, start: int, stop: int) -> tuple[int, int]:
+    """A slice of ordered pairs moved so that no left text is cut: each belongs to the shard in which it starts."""
+
+    def moved(at: int) -> int:
+        if at == 0 or at >= len(lefts):
+            return min(at, len(lefts))
+        return int(np.searchsorted(lefts, lefts[at - 1], side="right")) if lefts[at] == lefts[at - 1] else at
+
+    return moved(start), moved(stop)
+
+
+def top_of_each(lefts: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of each left text's k best pairs, best first, and their ranks from 1; equal scores in given order."""
+    order = np.lexsort((np.arange(len(scores)), -scores, lefts))
+    starts = np.flatnonzero(np.append(True, np.diff(lefts[order]) != 0))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    keep = rank < k
+    return order[keep], rank[keep] + 1

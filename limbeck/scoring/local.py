@@ -1,0 +1,124 @@
+"""Shards on this machine: one process a core, each with one thread, which beats one process with many.
+
+The driver hands out shards over pipes. A worker that dies (killed, out of memory) gives its shard back and is replaced;
+a shard that took three workers with it is given up. A worker whose driver died finds its pipe closed and ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError
+from limbeck.progress import reporting, say
+
+ATTEMPTS = 3
+
+
+class LocalEngine:
+    """Runs a job's shards in `workers` processes; one worker runs in this one."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or os.cpu_count() or 1
+
+    def run(self, folder: Path, shards: Sequence[int], advance: Any) -> None:
+        count = min(self.workers, len(shards))
+        if count == 1:
+            from limbeck.scoring.job import Worker
+
+            worker = Worker(folder)
+            with reporting(None):
+                for shard in shards:
+                    advance(worker.run(shard))
+            return
+        _Pool(folder, shards, advance).run(count)
+
+
+class _Pool:
+    def __init__(self, folder: Path, shards: Sequence[int], advance: Any) -> None:
+        self.folder, self.waiting, self.advance = folder, deque(shards), advance
+        self.context = multiprocessing.get_context("spawn")
+        self.busy: dict[Any, tuple[Any, int | None]] = {}  # pipe -> process, its shard
+        self.lost: Counter[int] = Counter()
+
+    def run(self, count: int) -> None:
+        try:
+            for _ in range(count):
+                self._start()
+            while any(shard is not None for _, shard in self.busy.values()):
+                for pipe in wait(list(self.busy)):
+                    self._heard(pipe)
+        finally:
+            for pipe, (process, _) in self.busy.items():
+                pipe.close()
+                process.join(timeout=10)
+                if process.is_alive():
+                    process.kill()
+
+    def _start(self) -> None:
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(target=_work, args=(str(self.folder), theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self.busy[ours] = (process, None)
+        self._next(ours)
+
+    def _next(self, pipe: Any) -> None:
+        process, _ = self.busy[pipe]
+        shard = self.waiting.popleft() if self.waiting else None
+        self.busy[pipe] = (process, shard)
+        if shard is not None:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it died between two shards: `wait` will say so
+                pipe.send(shard)
+
+    def _heard(self, pipe: Any) -> None:
+        process, shard = self.busy[pipe]
+        try:
+            kind, value = pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._died(pipe, process, shard)
+            return
+        if kind == "failed":
+            raise LimbeckError(value)
+        self.advance(value)
+        self._next(pipe)
+
+    def _died(self, pipe: Any, process: Any, shard: int | None) -> None:
+        process.join()
+        del self.busy[pipe]
+        pipe.close()
+        if shard is None:
+            return
+        self.lost[shard] += 1
+        if self.lost[shard] >= ATTEMPTS:
+            problem = f"shard {shard} took {ATTEMPTS} workers with it, the last with exit code {process.exitcode}"
+            raise LimbeckError(f"{problem}; free some memory, or use fewer --workers, and run the same command again")
+        say(f"a worker died with exit code {process.exitcode}; its shard {shard} is done again")
+        self.waiting.appendleft(shard)
+        self._start()
+
+
+def _work(folder: str, pipe: Connection) -> None:
+    """What a worker process does until its driver has no more shards, or is gone."""
+    import torch
+
+    from limbeck.scoring.job import Worker
+
+    torch.set_num_threads(1)
+    try:
+        worker = Worker(Path(folder))
+        while True:
+            shard = pipe.recv()
+            pipe.send(("done", worker.run(shard)))
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        return
+    except LimbeckError as error:
+        pipe.send(("failed", str(error)))
+    except OSError as error:
+        pipe.send(("failed", f"{error.filename or folder}: {error.strerror}; mend that and run the same command again"))

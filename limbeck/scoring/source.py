@@ -1,0 +1,201 @@
+"""Which pairs are to be scored: a file of them, or everything against everything, as row numbers of text tables.
+
+A pair file names texts by id (`left`, `right`; the texts stand in files of their own), or has the texts in it
+(`text_a`, `text_b`, ... as any pair file). Either becomes an array of rows on disk, [pairs, positions], and distinct
+texts a table for each position. A cross product is never written out: pair p is left p // rights, right p % rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from limbeck.data.cache import file_state, open_texts, write_texts
+from limbeck.data.lines import bare_suffix
+from limbeck.data.pairs import texts_of
+from limbeck.data.passages import load_passages
+from limbeck.data.records import Record, read_records
+from limbeck.data.texts import Texts, batches_of
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import digest, directory_atomically
+from limbeck.progress import progress
+from limbeck.stores.digests import text_digests
+
+IDS = (("left", "right"), ("left_id", "right_id"), ("query_id", "document_id"), ("query-id", "corpus-id"))
+_REMEDY = "name its columns left and right (ids), or text_a and text_b (texts)"
+_ROWS = 65536
+
+
+@dataclass(frozen=True)
+class Source:
+    """Pairs as rows of text tables."""
+
+    tables: list[Texts]  # one for each position
+    pairs: np.ndarray | None  # [pairs, positions] int32, mapped; None for a cross product
+    named: bool  # whether the tables' ids are the user's own
+
+    def __len__(self) -> int:
+        if self.pairs is not None:
+            return len(self.pairs)
+        return len(self.tables[0]) * len(self.tables[1])
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """The rows [pairs, positions] of pairs `start` to `stop`."""
+        if self.pairs is not None:
+            return np.asarray(self.pairs[start:stop], dtype=np.int64)
+        return np.stack(np.divmod(np.arange(start, stop), len(self.tables[1])), axis=1)
+
+
+def source_state(pairs: Path | None, left: str | None, right: str | None) -> str:
+    """What tells one list of pairs from another: names, sizes and times of the files."""
+    paths = [str(path) if path is not None else "" for path in (pairs, left, right)]
+    return digest(*(file_state(Path(path)) if path and Path(path).is_file() else path for path in paths))
+
+
+def open_source(pairs: Path | None, left: str | None, right: str | None, work: Path) -> Source:
+    """The pairs of a file, or the cross product of two sets of texts; what has to be kept on disk goes to `work`."""
+    if pairs is None:
+        if left is None or right is None:
+            raise LimbeckError("there is nothing to score; give a file of pairs, or --left and --right for all pairs")
+        return Source([load_passages(left).corpus, load_passages(right).corpus], None, named=True)
+    named = left is not None or right is not None
+    place = work / "pairs"
+    if named:
+        if left is None or right is None:
+            raise LimbeckError("a file of ids needs the texts of both sides; give --left and --right")
+        tables = [load_passages(left).corpus, load_passages(right).corpus]
+        if not place.exists():
+            with directory_atomically(place) as folder:
+                _write_rows(folder / "rows.npy", _id_rows(pairs, tables), 2)
+    else:
+        if not place.exists():
+            with directory_atomically(place) as folder:
+                _write_inline(pairs, folder)
+        count = len(list(place.glob("texts-*.arrow")))
+        tables = [open_texts(place / f"texts-{position}.arrow") for position in range(count)]
+    return Source(tables, np.load(place / "rows.npy", mmap_mode="r"), named)
+
+
+def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
+    """Blocks [pairs, 2] of rows; an id that nobody knows is named with its line."""
+    done = 0
+    for lines, columns in _id_columns(path):
+        rows = np.stack([table.find(column) for table, column in zip(tables, columns, strict=True)], axis=1)
+        bad = np.flatnonzero((rows < 0).any(axis=1))
+        if len(bad):
+            at, side = int(bad[0]), int(rows[bad[0], 0] >= 0)
+            problem = f"names {('left', 'right')[side]} text {columns[side][at]!r}, which is not there"
+            raise bad_input(path, problem, "add the text, or drop the pair", lines[at])
+        yield rows.astype(np.int32)
+        done += len(rows)
+    if not done:
+        raise bad_input(path, "holds no pairs", _REMEDY)
+
+
+def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    """Blocks of lines and id columns; parquet column by column, the others row by row."""
+    if bare_suffix(path) == ".parquet":
+        file = _parquet(path)
+        names = _id_names(path, file.schema_arrow.names)
+        first = 1
+        for batch in file.iter_batches(batch_size=_ROWS, columns=list(names)):
+            columns = [batch.column(name).cast(pa.large_string()).to_pylist() for name in names]
+            yield range(first, first + len(batch)), columns
+            first += len(batch)
+        return
+    records = read_records(path)
+    found: tuple[str, str] | None = None
+    while block := list(islice(records, _ROWS)):
+        found = found or _id_names(path, list(block[0][1]))
+        for number, record in block:
+            if any(record.get(name) in (None, "") for name in found):
+                raise bad_input(path, f"has no {' or no '.join(found)}", _REMEDY, number)
+        yield [number for number, _ in block], [[str(record[name]) for _, record in block] for name in found]
+
+
+def _id_names(path: Path, names: Iterable[str]) -> tuple[str, str]:
+    there = set(names)
+    found = next((pair for pair in IDS if set(pair) <= there), None)
+    if found is None:
+        raise bad_input(path, f"has the columns {', '.join(sorted(there)) or 'none'}", _REMEDY)
+    return found
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise bad_input(path, "no such file", "check its name") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise bad_input(path, f"is not a whole parquet file ({reason})", "write it again") from error
+
+
+def _write_inline(path: Path, folder: Path) -> None:
+    """Rows and distinct texts of a file that has the texts in it; a text is known by its content."""
+    known: list[dict[bytes, int]] = []
+    texts: list[list[str]] = []
+
+    def rows() -> Iterator[np.ndarray]:
+        records = read_records(path)
+        with progress("Reading pairs") as advance:
+            while block := list(islice(records, _ROWS)):
+                found = [_texts(path, number, record, len(known)) for number, record in block]
+                if not known:
+                    known.extend({} for _ in found[0])
+                    texts.extend([] for _ in found[0])
+                columns = [_known(known[at], texts[at], [row[at] for row in found]) for at in range(len(known))]
+                yield np.stack(columns, axis=1).astype(np.int32)
+                advance(len(block))
+
+    _write_rows(folder / "rows.npy", rows(), None)
+    if not known:
+        raise bad_input(path, "holds no pairs", _REMEDY)
+    for position, some in enumerate(texts):
+        numbered = ((str(row), "", text) for row, text in enumerate(some))
+        write_texts(folder / f"texts-{position}.arrow", batches_of(numbered), LimbeckError)
+
+
+def _texts(path: Path, number: int, record: Record, wanted: int) -> tuple[str, ...]:
+    found = texts_of(record)
+    if found is None or any(not isinstance(text, str) for text in found):
+        raise bad_input(path, f"has the columns {', '.join(record)}", _REMEDY, number)
+    if wanted and len(found) != wanted:
+        problem = f"has {len(found)} texts where the first line has {wanted}"
+        raise bad_input(path, problem, "give every pair as many", number)
+    empty = next((at for at, text in enumerate(found, 1) if not text.strip()), None)
+    if empty is not None:
+        raise bad_input(path, f"text {empty} is empty", "write every text or leave the row out", number)
+    return found
+
+
+def _known(known: dict[bytes, int], texts: list[str], column: list[str]) -> list[int]:
+    rows = []
+    for text, key in zip(column, text_digests(column), strict=True):
+        row = known.setdefault(key.tobytes(), len(texts))
+        if row == len(texts):
+            texts.append(text)
+        rows.append(row)
+    return rows
+
+
+def _write_rows(file: Path, blocks: Iterable[np.ndarray], positions: int | None) -> None:
+    """Blocks of rows as one npy file, a block in memory at a time: the header is written when the number is known."""
+    count, width = 0, positions
+    raw = file.with_suffix(".raw")
+    with open(raw, "wb") as handle:
+        for block in blocks:
+            handle.write(np.ascontiguousarray(block, dtype=np.int32).tobytes())
+            count, width = count + len(block), block.shape[1]
+    with open(file, "wb") as target, open(raw, "rb") as source:
+        header = {"descr": "<i4", "fortran_order": False, "shape": (count, width or 2)}
+        np.lib.format.write_array_header_1_0(target, header)
+        while part := source.read(1 << 22):
+            target.write(part)
+    raw.unlink()

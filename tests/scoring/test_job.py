@@ -1,0 +1,271 @@
+"""Scoring jobs: the scores of the model, in files that are complete or absent, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers import MatcherSpec, build, load
+from limbeck.scoring import job as job_module
+from limbeck.scoring.job import score_pairs, top_of_each
+from limbeck.scoring.local import LocalEngine
+from tests.training.toy import WORDS
+
+ONE = LocalEngine(1)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_bert, tmp_path_factory) -> str:
+    torch.manual_seed(0)
+    lengths = {"layers": 1, "query_length": 8, "document_length": 8}
+    matcher = build(MatcherSpec(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, **lengths))
+    with torch.no_grad():
+        for parameter in matcher.head.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    folder = tmp_path_factory.mktemp("model") / "dipair"
+    matcher.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    generator = np.random.default_rng(0)
+    sides = {}
+    for side, count in (("left", 12), ("right", 20)):
+        sides[side] = {f"{side[0]}{n}": " ".join(generator.choice(WORDS, size=4)) for n in range(count)}
+        with open(tmp_path / f"{side}.jsonl", "w") as handle:
+            handle.writelines(json.dumps({"_id": key, "text": text}) + "\n" for key, text in sides[side].items())
+    return sides
+
+
+@pytest.fixture
+def listed(texts):
+    generator = np.random.default_rng(1)
+    return [(f"l{generator.integers(12)}", f"r{generator.integers(20)}") for _ in range(90)]
+
+
+def write_ids(path, listed):
+    columns = {"left": [left for left, _ in listed], "right": [right for _, right in listed]}
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps({"left": left, "right": right}) + "\n" for left, right in listed))
+    else:
+        joint = "," if path.suffix == ".csv" else "\t"
+        path.write_text("".join(f"{left}{joint}{right}\n" for left, right in [("left", "right"), *listed]))
+    return path
+
+
+def result(folder) -> list[dict]:
+    files = sorted((folder / "scores").glob("part-*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def sides_of(tmp_path) -> dict[str, str]:
+    return {"left": str(tmp_path / "left.jsonl"), "right": str(tmp_path / "right.jsonl")}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "tsv", "jsonl"])
+def test_listed_pairs_get_the_models_scores_in_their_order(model, texts, listed, tmp_path, suffix):
+    file = write_ids(tmp_path / f"pairs.{suffix}", listed)
+    done = score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=40)
+    assert (done.pairs, done.scored, done.encoded) == (90, 90, 32)
+    rows = result(tmp_path / "out")
+    assert [row["pair"] for row in rows] == list(range(90))
+    assert [(row["left"], row["right"]) for row in rows] == listed
+    wanted = load(model).score([(texts["left"][left], texts["right"][right]) for left, right in listed])
+    assert np.ptp(wanted) > 0.05
+    assert np.allclose([row["score"] for row in rows], wanted, atol=1e-4)
+
+
+def test_texts_in_the_list_itself_are_encoded_once_each(model, texts, listed, tmp_path):
+    with open(tmp_path / "pairs.jsonl", "w") as handle:
+        for left, right in listed:
+            handle.write(json.dumps({"text_a": texts["left"][left], "text_b": texts["right"][right]}) + "\n")
+    done = score_pairs(model, tmp_path / "pairs.jsonl", tmp_path / "out", ONE)
+    distinct = len({left for left, _ in listed}) + len({right for _, right in listed})
+    assert done.encoded == distinct
+    wanted = load(model).score([(texts["left"][left], texts["right"][right]) for left, right in listed])
+    assert np.allclose([row["score"] for row in result(tmp_path / "out")], wanted, atol=1e-4)
+
+
+def test_everything_against_everything_is_never_written_out(model, texts, tmp_path):
+    score_pairs(model, None, tmp_path / "out", ONE, **sides_of(tmp_path), shard=50)
+    rows = result(tmp_path / "out")
+    assert len(rows) == 240 and not (tmp_path / "out" / "work" / "pairs").exists()
+    wanted = load(model).score([(one, other) for one in texts["left"].values() for other in texts["right"].values()])
+    assert np.allclose([row["score"] for row in rows], wanted, atol=1e-4)
+    score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=3)
+    best = result(tmp_path / "best")
+    assert len(best) == 36
+    for number, left in enumerate(texts["left"]):
+        own = [row for row in best if row["left"] == left]
+        assert [row["rank"] for row in own] == [1, 2, 3]
+        order = np.argsort(-wanted.reshape(12, 20)[number], kind="stable")[:3]
+        assert [row["right"] for row in own] == [f"r{column}" for column in order]
+
+
+def test_the_best_of_listed_pairs_are_whole_whatever_the_shards(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    found = []
+    for shard in (7, 90):
+        score_pairs(model, file, tmp_path / f"out{shard}", ONE, **sides_of(tmp_path), shard=shard, top_k=2)
+        found.append(sorted((row["left"], row["rank"], row["pair"]) for row in result(tmp_path / f"out{shard}")))
+    assert found[0] == found[1]
+    assert {left for left, _, _ in found[0]} == {left for left, _ in listed}
+
+
+def test_the_best_of_each_by_hand():
+    lefts, scores = np.array([0, 1, 0, 1, 0]), np.array([0.1, 0.5, 0.3, 0.5, 0.2])
+    keep, rank = top_of_each(lefts, scores, 2)
+    assert keep.tolist() == [2, 4, 1, 3] and rank.tolist() == [1, 2, 1, 2]
+
+
+def test_a_job_goes_on_where_it_was_and_ends_with_the_same_files(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=20)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "scores").iterdir()}
+    for name in ("part-00001.parquet", "part-00004.parquet"):
+        (tmp_path / "out" / "scores" / name).unlink()
+    done = score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=20)
+    assert (done.scored, done.encoded) == (30, 0)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "scores").iterdir()} == before
+
+
+def test_a_changed_list_encodes_only_new_texts_with_one_store(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed[:10])
+    first = score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), store=tmp_path / "store")
+    with open(tmp_path / "right.jsonl", "a") as handle:
+        handle.write(json.dumps({"_id": "new", "text": "sort sort sort"}) + "\n")
+    other = write_ids(tmp_path / "more.csv", [*listed, ("l0", "new")])
+    second = score_pairs(model, other, tmp_path / "two", ONE, **sides_of(tmp_path), store=tmp_path / "store")
+    assert (first.encoded, second.encoded) == (32, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_smaller_vectors_cost_little(model, texts, listed, tmp_path, dtype):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    for name in ("float32", dtype):
+        score_pairs(model, file, tmp_path / name, ONE, **sides_of(tmp_path), dtype=name)
+    exact, small = (np.array([row["score"] for row in result(tmp_path / name)]) for name in ("float32", dtype))
+    assert not np.array_equal(exact, small) and np.abs(exact - small).max() < 0.05
+
+
+def test_a_dual_encoder_scores_lists_too(tiny_bert, texts, listed, tmp_path):
+    spec = MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=8, similarity="cosine")
+    build(spec).save_pretrained(tmp_path / "dual")
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(str(tmp_path / "dual"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
+    wanted = load(tmp_path / "dual").score([(texts["left"][left], texts["right"][right]) for left, right in listed])
+    assert np.allclose([row["score"] for row in result(tmp_path / "out")], wanted, atol=1e-5)
+
+
+def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, tmp_path):
+    def refused(line, pairs, model=model, **changes):
+        with pytest.raises(LimbeckError, match=line):
+            score_pairs(model, pairs, tmp_path / "bad", ONE, **{**sides_of(tmp_path), **changes})
+        assert not list((tmp_path / "bad").glob("scores/*"))
+
+    unknown = write_ids(tmp_path / "unknown.csv", [*listed[:3], ("l0", "r99")])
+    refused(r"unknown.csv:5: names right text 'r99', which is not there; add the text", unknown)
+    wrong = tmp_path / "wrong.parquet"
+    pq.write_table(pa.table({"a": ["l0"], "b": ["r0"]}), wrong)
+    refused("has the columns a, b; name its columns left and right", wrong)
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 but not really")
+    refused("is not a whole parquet file", broken)
+    refused("no such file", tmp_path / "absent.parquet")
+    empty = write_ids(tmp_path / "empty.csv", [])
+    refused("holds no pairs", empty)
+    inline = tmp_path / "inline.jsonl"
+    inline.write_text('{"text_a": "one", "text_b": "two"}\n{"text_a": "one", "text_b": " "}\n')
+    refused("inline.jsonl:2: text 2 is empty", inline, left=None, right=None)
+    refused("needs the texts of both sides", unknown, right=None)
+
+
+def test_a_folder_of_another_job_is_left_alone(model, texts, listed, tmp_path, tiny_bert):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
+    other = write_ids(tmp_path / "other.csv", listed[:5])
+    with pytest.raises(LimbeckError, match="holds another job .the list of pairs differs."):
+        score_pairs(model, other, tmp_path / "out", ONE, **sides_of(tmp_path))
+    with pytest.raises(LimbeckError, match="holds another job .top_k differs."):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), top_k=1)
+    assert len(result(tmp_path / "out")) == 90
+    cross = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8)
+    build(cross).save_pretrained(tmp_path / "cross")
+    with pytest.raises(LimbeckError, match="a cross_encoder has no head that is cheap enough"):
+        score_pairs(str(tmp_path / "cross"), file, tmp_path / "new", ONE, **sides_of(tmp_path))
+
+
+class Killing(LocalEngine):
+    """Kills the first worker that has begun."""
+
+    def run(self, folder, shards, advance):
+        from limbeck.scoring import local
+
+        class Pool(local._Pool):
+            def _heard(self, pipe):
+                if not self.lost and not getattr(self, "killed", False):
+                    self.killed = True
+                    victim = next(process for process, _ in self.busy.values())
+                    os.kill(victim.pid, signal.SIGKILL)
+                super()._heard(pipe)
+
+        Pool(folder, shards, advance).run(2)
+
+
+@pytest.mark.full
+def test_a_killed_worker_is_replaced_and_nothing_is_lost(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), shard=10)
+    score_pairs(model, file, tmp_path / "two", Killing(2), **sides_of(tmp_path), shard=10)
+    assert result(tmp_path / "one") == result(tmp_path / "two")
+
+
+@pytest.mark.full
+def test_a_killed_driver_leaves_whole_files_and_no_workers(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed * 40)
+    command = [sys.executable, "-m", "limbeck", "score", model, str(file), "--out", str(tmp_path / "out")]
+    command += ["--left", str(tmp_path / "left.jsonl"), "--right", str(tmp_path / "right.jsonl"), "--shard", "100"]
+    command += ["--workers", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for _ in range(2):
+        driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 240
+        before = len(list((tmp_path / "out").glob("scores/part-*")))
+        while len(list((tmp_path / "out").glob("scores/part-*"))) <= before and time.monotonic() < deadline:
+            if driver.poll() is not None:
+                break
+            time.sleep(0.02)
+        driver.kill()
+        driver.wait()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = result(tmp_path / "out")
+    assert [row["pair"] for row in rows] == list(range(3600))
+    assert not list((tmp_path / "out").glob("scores/.*"))
+    once = {(row["left"], row["right"]): row["score"] for row in rows[:90]}
+    assert all(np.isclose(once[row["left"], row["right"]], row["score"], atol=1e-5) for row in rows)
+
+
+def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path, monkeypatch):
+    """Another machine may find another batch faster; a job that is under way keeps its own."""
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    first = json.loads((tmp_path / "out" / "job.json").read_text())
+    monkeypatch.setattr(job_module.Scorer, "tune", lambda *_: 1)
+    (tmp_path / "out" / "scores" / "part-00000.parquet").unlink()
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=11)
+    assert json.loads((tmp_path / "out" / "job.json").read_text()) == first
