@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
         store: str = typer.Option(
             None, help="Keep encodings in this folder for later; or vectors in milvus://HOST:PORT/COLLECTION."
         ),
+        expansions: Path = typer.Option(None, help="What `limbeck expand` wrote, for BM25 to count too."),
         add: str = typer.Option(None, "--add", help="Add the passages of a file or data set; same ids are replaced."),
         delete: Path = typer.Option(None, "--delete", help="Delete the passages named in this file, an id a line."),
         compact: bool = typer.Option(False, "--compact", help="Rewrite it without what was deleted, as one piece."),
@@ -55,8 +56,9 @@ def register(app: typer.Typer) -> None:
                 if model is None and not no_dense:
                     raise LimbeckError(f"no model is given; {USAGE}")
                 found = build_index(
-                    model, data, out, kind, language, k1, b, window, stride, not no_dense, not no_sparse, store, seed
-                )
+                    model, data, out, kind, language, k1, b, window, stride, not no_dense, not no_sparse, store, seed,
+                    expansions,
+                )  # fmt: skip
             elif changes:
                 _change(out, model, add, delete, compact, store, seed)
                 found = SearchIndex.open(out)
@@ -114,9 +116,11 @@ def _described(found: SearchIndex, facts: dict[str, Any]) -> str:
             text += ", exact"
         elif dense.recall is not None:
             text += f", recall@10 {dense.recall:.3f} of exact ({dense.measured_with})"
-        lines.append(text + _size(facts["bytes"].get("dense", 0), passages))
+        size = _size(facts["bytes"]["dense"], passages)
+        lines.append(text + (f", in {dense.store}" if dense.store else size))
     if manifest.sparse is not None:
         text = "  sparse  BM25, {language}, k1 {k1:g}, b {b:g}".format(**vars(manifest.sparse))
+        text += ", with expansions" if manifest.sparse.expansions else ""
         lines.append(text + _size(facts["bytes"]["sparse"], passages))
     lines.append(f"  texts   {', '.join(facts['fields']) or 'no fields'}" + _size(facts["bytes"]["texts"], passages))
     if len(manifest.segments) > 8:

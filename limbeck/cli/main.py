@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import warnings
@@ -63,6 +64,7 @@ def limbeck(
 def main() -> None:
     """Run the command; a user's mistake is one line and exit code 2, never a traceback."""
     warnings.filterwarnings("ignore")
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         code = app(standalone_mode=False)

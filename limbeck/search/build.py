@@ -22,10 +22,11 @@ from limbeck.progress import say
 from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
 from limbeck.search.dense_part import model_digest
 from limbeck.search.exact import comparable
+from limbeck.search.expansions import expanded, read_expansions
 from limbeck.search.folder import WORK, finish, new_name, working
 from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
-from limbeck.search.milvus import SCHEME, MilvusIndex, fill_collection, require_milvus_kind
+from limbeck.search.milvus import SCHEME, MilvusIndex, fill_collection, require_milvus_kind, require_own
 from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_queries
 from limbeck.search.segments import write_segment
 from limbeck.search.sparse import K1, B, bm25_index, require_parameters
@@ -50,11 +51,13 @@ def build_index(
     sparse: bool = True,
     store: str | Path | None = None,
     seed: int = 0,
+    expansions: str | Path | None = None,
 ) -> SearchIndex:
     """Index passages with a dual encoder (a name, a folder, or a matcher) and with BM25.
 
     `store` is a folder that keeps the encodings for later, or a Milvus address that takes the vectors. An index that is
-    there already is opened where it is the same, and refused where it is another.
+    there already is opened where it is the same, and refused where it is another. `expansions` is what `limbeck expand`
+    wrote: queries whose words BM25 counts with a passage's own, and no encoder sees.
     """
     out = Path(out).expanduser()
     if not dense and not sparse:
@@ -66,7 +69,10 @@ def build_index(
     if not len(passages.corpus):
         raise LimbeckError(f"{passages.name}: holds no passages; there is nothing to index")
     matcher = load_encoder(model) if dense else None
-    facts = SparseFacts(language, k1, b) if sparse else None
+    if expansions is not None and not sparse:
+        raise LimbeckError("expansions are for BM25 to count; leave the sparse part in, or leave them out")
+    counted = expanded(passages.corpus, read_expansions(expansions)) if expansions is not None else passages.corpus
+    facts = SparseFacts(language, k1, b, counted.content_digest if expansions is not None else None) if sparse else None
     wanted = IndexManifest(passages.name, passages.corpus.content_digest, None, facts)
     with working(out, passages.name) as folder:
         builder = Builder(folder, matcher, windows, store, seed)
@@ -74,12 +80,14 @@ def build_index(
             wanted = replace(wanted, dense=builder.facts(kind))
         if is_an_index(folder):
             return _same_or_refused(folder, wanted, matcher)
+        if wanted.dense is not None and wanted.dense.store is not None:
+            require_own(wanted.dense.store, str(wanted.dense.owner))
         vectors = builder.encode(passages) if matcher is not None else None
         if matcher is not None:
             matcher.save_pretrained(folder / "model")
         segment, found = builder.segment(passages, vectors, wanted.dense)
         manifest = replace(wanted, dense=found, segments=(segment,))
-        finish(folder, manifest, bm25_index(passages.corpus, language, k1, b) if sparse else None)
+        finish(folder, manifest, bm25_index(counted, language, k1, b) if sparse else None)
     return SearchIndex.open(out, matcher)
 
 

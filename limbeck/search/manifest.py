@@ -62,6 +62,7 @@ class SparseFacts:
     language: str
     k1: float
     b: float
+    expansions: str | None = None  # digest of the passages with their expansions, where words of those were counted too
 
 
 @dataclass(frozen=True)

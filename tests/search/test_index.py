@@ -332,3 +332,24 @@ def test_an_empty_corpus_and_a_model_without_vectors_are_refused(tmp_path: Path,
     with pytest.raises(LimbeckError, match="is a cross_encoder, which has no single vector"):
         build_index(cross, passages_of({"a": "b"}), tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+def test_expansions_are_counted_by_bm25_and_seen_by_nobody_else(
+    model: DualEncoder, corpus: dict[str, str], index: SearchIndex, tmp_path: Path
+) -> None:
+    first = next(iter(corpus))
+    file = tmp_path / "expansions.jsonl"
+    file.write_text(json.dumps({"_id": first, "queries": ["xylophone lessons", "xylophone"]}) + "\n")
+    passages = passages_of(corpus)
+    built = build_index(model, passages, tmp_path / "expanded", expansions=file)
+    assert [hit.id for hit in built.search("xylophone", 3, mode="sparse").hits] == [first]
+    assert not index.search("xylophone", 3, mode="sparse").hits
+    ours, plain = (which.search("xylophone", 3, mode="dense").hits for which in (built, index))
+    assert [(hit.id, hit.score) for hit in ours] == [(hit.id, hit.score) for hit in plain]
+    assert (
+        "xylophone" not in ours[0].text and "xylophone" not in built.search("xylophone", 1, mode="sparse").hits[0].text
+    )
+    with pytest.raises(LimbeckError, match="made otherwise .another BM25, or none."):
+        build_index(model, passages, tmp_path / "expanded")
+    with pytest.raises(LimbeckError, match="expansions are for BM25 to count"):
+        build_index(model, passages, tmp_path / "none", sparse=False, expansions=file)
