@@ -22,6 +22,7 @@ from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
+from limbeck.matchers.poly_encoder import PolyEncoder
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.segments import JointTransformer, SegmentPooling
 from limbeck.matchers.spec import MatcherSpec
@@ -36,9 +37,10 @@ def build(spec: MatcherSpec) -> Matcher:
             return CrossEncoder(STCrossEncoder(modules=_cross_modules(spec), activation_fn=nn.Identity()))
         if spec.kind == "colbert":
             return _colbert(spec)
-        if spec.kind == "dipair":
+        if spec.kind in (DiPair.kind, PolyEncoder.kind):
             count = len(spec.tokens) if spec.separate else 1
-            return DiPair(spec, [_transformer(spec, _lengths(spec)) for _ in range(count)])
+            kind = DiPair if spec.kind == DiPair.kind else PolyEncoder
+            return kind(spec, [_transformer(spec, _lengths(spec)) for _ in range(count)])
         modules: list[nn.Module] = [*_dual_modules(spec)]
         if spec.separate:
             modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]

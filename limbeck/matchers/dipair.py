@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ class DiPair(Matcher):
     """
 
     kind = "dipair"
+    outputs_are_the_encoders: ClassVar[bool] = True  # so that they can be cached while the encoder is frozen
 
     def __init__(self, spec: MatcherSpec, encoders: Sequence[Transformer]) -> None:
         super().__init__()
@@ -56,14 +57,20 @@ class DiPair(Matcher):
             if isinstance(projection, nn.Linear):
                 nn.init.orthogonal_(projection.weight)
                 nn.init.zeros_(projection.bias)
-        self.head: nn.Module
-        if spec.head == "transformer":
-            self.head = TransformerHead(
-                spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
-            )
-        else:
-            self.head = FeedForwardHead(spec.tokens, dim, spec.head_width, spec.outputs, spec.dropout)
+        self.head = self._make_head()
         self.encoded: Encoded | None = None  # while the encoder is frozen: where its outputs come from
+
+    def _make_head(self) -> nn.Module:
+        spec = self.spec
+        if spec.head == "transformer":
+            return TransformerHead(
+                spec.tokens, self.dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
+            )
+        return FeedForwardHead(spec.tokens, self.dim, spec.head_width, spec.outputs, spec.dropout)
+
+    def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
+        """What a text keeps of its tokens' states."""
+        return _take(states, mask, self.spec.tokens[position], self.spec.take == "last")
 
     @property
     def outputs(self) -> int:
@@ -131,7 +138,7 @@ class DiPair(Matcher):
         def run(features: dict[str, Any]) -> Tensor:
             mask = features["attention_mask"].bool()
             states = encoder(features)["token_embeddings"]
-            return _take(states, mask, slots, self.spec.take == "last")
+            return self._select(states, mask, position)
 
         if not prepared["chunks"]:
             return torch.zeros(0, slots, self.width, device=self.device)

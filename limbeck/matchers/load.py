@@ -17,9 +17,13 @@ from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dipair import CONFIG, DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
+from limbeck.matchers.poly_encoder import PolyEncoder
 
 Loadable = type[CrossEncoder] | type[DualEncoder] | type[ColBERT] | type[DiPair]
-OWN: dict[str, Loadable] = {DiPair.kind: DiPair}  # kinds that sentence-transformers does not have
+OWN: dict[str, Loadable] = {
+    DiPair.kind: DiPair,
+    PolyEncoder.kind: PolyEncoder,
+}  # kinds that sentence-transformers does not have
 
 KINDS: dict[str, Loadable] = {
     "CrossEncoder": CrossEncoder,

@@ -8,19 +8,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 COLBERT_DIM = 128
 FFNN_WIDTH = 128
+CODES = 16
 TEACHER = "teacher"  # as a start: the weights of the recipe's teacher
 # The kinds that an option is for; it may be given for no other. Whatever is not here is for all.
 BELONGS = {
-    "pooling": ("dual_encoder", "cross_encoder"),
+    "pooling": ("dual_encoder", "cross_encoder", "poly_encoder"),
     "dropout": ("dual_encoder", "cross_encoder", "dipair"),
     "layer_norm": ("dual_encoder", "cross_encoder"),
     "dim": ("dual_encoder", "colbert", "dipair"),
     "similarity": ("dual_encoder", "colbert"),
     "scale": ("dual_encoder",),
     "prompts": ("dual_encoder",),
-    "separate": ("dual_encoder", "dipair"),
+    "separate": ("dual_encoder", "dipair", "poly_encoder"),
     "outputs": ("cross_encoder", "dipair"),
-    "tokens": ("dipair",),
+    "tokens": ("dipair", "poly_encoder"),
     "take": ("dipair",),
     "head": ("dipair",),
     "head_layers": ("dipair",),
@@ -35,7 +36,7 @@ class MatcherSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["dual_encoder", "cross_encoder", "colbert", "dipair"] = "dual_encoder"
+    kind: Literal["dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder"] = "dual_encoder"
     start: str = Field(
         "minilm", description="weights to start from: a folder, a hub name, `minilm`, or (student) `teacher`"
     )
@@ -61,7 +62,9 @@ class MatcherSpec(BaseModel):
     prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
     separate: bool = Field(False, description="a tower of its own for each side (dual encoder, dipair)")
     outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder, dipair)")
-    tokens: tuple[int, ...] = Field((4, 8), description="tokens that each text keeps, one number a text (dipair)")
+    tokens: tuple[int, ...] = Field(
+        (4, 8), description="vectors that each text keeps, one number a text (dipair, poly_encoder)"
+    )
     take: Literal["first", "last"] = Field("first", description="which of a text's tokens are kept (dipair)")
     head: Literal["transformer", "ffnn"] = Field("transformer", description="what reads the kept tokens (dipair)")
     head_layers: int = Field(2, ge=1, description="transformer layers of the head (dipair)")
@@ -75,6 +78,8 @@ class MatcherSpec(BaseModel):
             return {"similarity": "maxsim", "dim": COLBERT_DIM} | given
         if isinstance(given, dict) and given.get("kind") == "dipair" and given.get("head") == "ffnn":
             return {"head_width": FFNN_WIDTH} | given
+        if isinstance(given, dict) and given.get("kind") == "poly_encoder":
+            return {"tokens": (CODES, 1)} | given
         return given
 
     @model_validator(mode="after")
@@ -91,6 +96,8 @@ class MatcherSpec(BaseModel):
             raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
         if len(self.tokens) < 2 or min(self.tokens) < 1:
             raise ValueError("tokens: give one number for each text, at least two, each at least 1")
+        if self.kind == "poly_encoder" and (len(self.tokens) != 2 or min(self.tokens) != 1 or max(self.tokens) == 1):
+            raise ValueError("tokens: a poly_encoder has codes for one text and one vector for the other, e.g. [16, 1]")
         if self.kind == "dipair" and self.dim is not None and self.dim % self.head_heads:
             raise ValueError(f"dim ({self.dim}) is not a multiple of head_heads ({self.head_heads})")
         if self.scale is not None and self.similarity != "dot":

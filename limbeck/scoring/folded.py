@@ -22,6 +22,8 @@ from torch import Tensor
 
 from limbeck.matchers import DiPair
 from limbeck.matchers.interactions.dipair import FeedForwardHead, HeadLayer, TransformerHead
+from limbeck.matchers.interactions.maxsim import TokenVectors
+from limbeck.matchers.interactions.poly import PolyAttention
 
 Prepared = tuple[Tensor, ...]  # what is known of texts at one position, one row a text
 
@@ -41,7 +43,9 @@ class FoldedHead(Protocol):
 def fold(matcher: DiPair) -> FoldedHead:
     """The folded form of a matcher's head; it has its own copies of the weights."""
     head = matcher.head
-    return FoldedTransformer(head) if isinstance(head, TransformerHead) else FoldedFeedForward(matcher)
+    if isinstance(head, TransformerHead):
+        return FoldedTransformer(head)
+    return FoldedFeedForward(matcher) if isinstance(head, FeedForwardHead) else FoldedPoly()
 
 
 class FoldedTransformer:
@@ -155,6 +159,18 @@ class FoldedFeedForward:
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         hidden = torch.relu(sum((text[0] for text in texts[1:]), texts[0][0]))
         return self.head.output(torch.relu(self.head.second(hidden)))
+
+
+class FoldedPoly:
+    """`PolyAttention` has no weights, and nothing to fold."""
+
+    def prepare(self, vectors: Tensor, position: int) -> Prepared:
+        return (vectors,)
+
+    @torch.inference_mode()
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        seen = [torch.ones(text[0].shape[:2], dtype=torch.bool) for text in texts]
+        return PolyAttention()([TokenVectors(text[0], mask) for text, mask in zip(texts, seen, strict=True)])
 
 
 def _each_head(dim: int, heads: int) -> list[slice]:

@@ -46,7 +46,7 @@ class FrozenOutputs:
 @contextmanager
 def frozen_outputs(matcher: Matcher, frozen: Sequence[str], lists: TrainingLists, folder: Path) -> Iterator[None]:
     """Let a matcher with a frozen encoder read its outputs from `folder` inside the block."""
-    if not isinstance(matcher, DiPair) or "encoder" not in frozen:
+    if not isinstance(matcher, DiPair) or not matcher.outputs_are_the_encoders or "encoder" not in frozen:
         yield
         return
     outputs = FrozenOutputs(matcher, folder)

@@ -151,5 +151,40 @@ def test_options_that_do_not_fit_are_refused(options, line):
 
 
 def test_slots_belong_to_a_dipair():
-    with pytest.raises(ValueError, match="tokens belongs to a dipair; drop it for a dual_encoder"):
+    with pytest.raises(ValueError, match="tokens belongs to a dipair or a poly_encoder; drop it for a dual_encoder"):
         MatcherSpec(tokens=(2, 2))
+
+
+@pytest.mark.parametrize("options", [{}, {"tokens": (1, 4), "pooling": "cls"}, {"separate": True}], ids=str)
+def test_a_poly_encoder_goes_to_disk_and_scores_batches_as_pairs(tiny_bert, tmp_path, options):
+    lengths = {"layers": 2, "query_length": 16, "document_length": 32}
+    ours = disturb(build(MatcherSpec(kind="poly_encoder", start=tiny_bert, **lengths, **options)))
+    ours.save_pretrained(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.kind == "poly_encoder" and again.identity() == ours.identity()
+    alone = ours.score(PAIRS)
+    assert same(again.score(PAIRS), alone)
+    assert same(ours(ours.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores.detach().numpy().reshape(-1), alone)
+
+
+def test_the_poly_encoders_formula_by_hand(tiny_bert):
+    """Codes gather token states by softmax; the other text's mean asks the codes; then a dot product."""
+    lengths = {"layers": 1, "query_length": 8, "document_length": 8}
+    ours = build(MatcherSpec(kind="poly_encoder", start=tiny_bert, tokens=(3, 1), **lengths)).eval()
+    encoder = ours.encoder(0)
+    with torch.no_grad():
+        left, right = (
+            encoder(encoder.preprocess([text], task=task))["token_embeddings"][0].double().numpy()
+            for text, task in (("copy a file", "query"), ("sort a list", "document"))
+        )
+    codes = ours.codes.weight.detach().double().numpy()
+    gathered = softmax(codes @ left.T, axis=1) @ left  # [codes, width]
+    vector = right.mean(axis=0)
+    weights = softmax(gathered @ vector)
+    assert np.allclose(ours.score([("copy a file", "sort a list")]), (weights @ gathered) @ vector, rtol=1e-4)
+
+
+@pytest.mark.parametrize("tokens", [(4, 4), (1, 1), (4, 1, 1)])
+def test_a_poly_encoder_has_codes_on_one_side(tokens):
+    with pytest.raises(ValueError, match="codes for one text and one vector for the other"):
+        MatcherSpec(kind="poly_encoder", tokens=tokens)

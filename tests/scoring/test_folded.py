@@ -17,21 +17,23 @@ HEADS = {
     "feed-forward": {"head": "ffnn"},
     "feed-forward over two vectors": {"head": "ffnn", "tokens": (1, 1)},
     "three texts": {"tokens": (2, 3, 1), "outputs": 3},
+    "poly-encoder": {"kind": "poly_encoder", "dim": None, "tokens": (5, 1)},
+    "poly-encoder, coded second text": {"kind": "poly_encoder", "dim": None, "tokens": (1, 3)},
 }
 
 
 @pytest.mark.parametrize("options", HEADS.values(), ids=HEADS)
 def test_folding_changes_no_score(tiny_bert, options):
     torch.manual_seed(1)
-    lengths = {"layers": 1, "query_length": 8, "document_length": 8}
-    matcher = build(MatcherSpec(kind="dipair", start=tiny_bert, dim=16, **lengths, **options)).eval()
+    lengths = {"layers": 1, "query_length": 8, "document_length": 8, "kind": "dipair", "dim": 16}
+    matcher = build(MatcherSpec(start=tiny_bert, **{**lengths, **options})).eval()
     with torch.no_grad():
         for parameter in matcher.head.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)  # biases and norms that are not at their start
     generator = torch.Generator().manual_seed(2)
     vectors, rows = [], []
     for slots in matcher.spec.tokens:
-        some = torch.randn(9, slots, 16, generator=generator)
+        some = torch.randn(9, slots, matcher.dim, generator=generator)
         short = torch.rand(9, slots, generator=generator) < 0.3
         short[:, 0] = False
         vectors.append(some.masked_fill(short.unsqueeze(-1), 0.0))

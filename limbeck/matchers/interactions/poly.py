@@ -1,0 +1,36 @@
+"""Poly-encoder: several codes of one text, one vector of the other, attention, a dot product (Humeau et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.matchers.interactions.maxsim import TokenVectors
+
+
+class PolyAttention(nn.Module):
+    """s = <y, c>, y = sum_i softmax_i(<y_i, c>) y_i: the one vector c asks the codes y_1 ... y_m. It learns nothing."""
+
+    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
+        """Scores [B, 1]; the text with more than one slot is the coded one."""
+        left, right = (text.vectors for text in texts)
+        codes, vector = (left, right) if right.shape[1] == 1 else (right, left)
+        logits = codes @ vector.transpose(1, 2)  # [B, codes, 1]
+        return (logits.softmax(dim=1) * logits).sum(dim=1)  # <sum_i w_i y_i, c> = sum_i w_i <y_i, c>
+
+
+class Codes(nn.Module):
+    """Learnt queries that each gather something of a text: y_i = sum_j softmax_j(<code_i, h_j>) h_j."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(count, width) * width**-0.5)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """[n, tokens, width] and its mask to [n, codes, width]."""
+        logits = states @ self.weight.T  # [n, tokens, codes]
+        lowest = torch.finfo(logits.dtype).min
+        weights = logits.masked_fill(~mask.unsqueeze(-1), lowest).softmax(dim=1)
+        return weights.transpose(1, 2) @ states
