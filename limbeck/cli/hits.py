@@ -30,11 +30,11 @@ def _print_hit(console: Console, hit: Hit, query: str, words: Words, explain: bo
     head.append(hit.id, style="bold cyan")
     head.append(f"  {_found(hit)}", style="dim")
     console.print(head, soft_wrap=True)
-    body = Text(f"{hit.title}: " if hit.title else "", style="italic")
     covered = hit.whole[slice(*hit.span)] if hit.span is not None else hit.text
-    for text, marked in snippet(words, query, covered):
-        plain = f"*{text}*" if marked and not console.is_terminal else text
-        body.append(plain, style="bold yellow" if marked else "not italic")
+    title = [*snippet(words, query, hit.title), (": ", False)] if hit.title and hit.span is None else []
+    body = Text()
+    for text, marked in [*title, *snippet(words, query, covered)]:
+        body.append(f"*{text}*" if marked and not console.is_terminal else text, "bold yellow" if marked else "")
     console.print(_indented(console, body))
     if explain:
         for line in _explained(hit):

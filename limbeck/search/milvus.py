@@ -147,13 +147,11 @@ def fill_collection(store: str, kind: str, vectors: Vectors, owner: str, first_k
 
     A new collection is made for `owner`, whose name it bears; one that bears another name is refused.
     """
-    address, client = Address.parse(store), connect(store)
+    address = Address.parse(store)
+    client = require_own(store, owner)
     with naming_milvus_errors(store):
         if not client.has_collection(address.collection):
             _create(client, address, kind, vectors.dim, list_count(len(vectors)), owner)
-        elif owner not in _owners(client, address):
-            remedy = "name another collection, or drop that one in Milvus"
-            raise LimbeckError(f"{store}: holds a collection that is not of this index; {remedy}")
         with progress("Sending vectors to Milvus", len(vectors)) as advance:
             for start in range(0, len(vectors), _BLOCK):
                 rows = np.arange(start, min(start + _BLOCK, len(vectors)))
@@ -167,10 +165,21 @@ def fill_collection(store: str, kind: str, vectors: Vectors, owner: str, first_k
     return np.arange(first_key, first_key + len(vectors), dtype=np.int64)
 
 
+def require_own(store: str, owner: str) -> Any:
+    """A client, once Milvus answers and the collection is absent or bears the owner's name."""
+    address, client = Address.parse(store), connect(store)
+    with naming_milvus_errors(store):
+        if client.has_collection(address.collection) and owner not in _owners(client, address):
+            remedy = "name another collection, or drop that one in Milvus"
+            raise LimbeckError(f"{store}: holds a collection that is not of this index; {remedy}")
+    return client
+
+
 def remove_keys(store: str, keys: np.ndarray) -> None:
     """Delete vectors for good, once no manifest names them."""
     address, client = Address.parse(store), connect(store)
     with naming_milvus_errors(store):
+        client.load_collection(address.collection)
         for start in range(0, len(keys), _BLOCK):
             client.delete(address.collection, ids=keys[start : start + _BLOCK].tolist())
 
@@ -216,6 +225,7 @@ def _described(client: Any, address: Address) -> tuple[int | None, int]:
     with naming_milvus_errors(address.uri):
         if not client.has_collection(address.collection):
             return None, 0
+        client.load_collection(address.collection)  # a server that was started anew has nothing in memory
         fields = client.describe_collection(address.collection)["fields"]
         (vector,) = [field for field in fields if field["name"] == "vector"] or [{"params": {"dim": -1}}]
         count = client.query(address.collection, filter="", output_fields=["count(*)"])[0]["count(*)"]

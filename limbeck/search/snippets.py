@@ -15,7 +15,7 @@ def snippet(words: Words, query: str, text: str, length: int = LENGTH) -> list[P
     text = " ".join(text.split())
     wanted = set(words.stems(query))
     marks = [(start, end, stem) for start, end, stem in words.spans(text) if stem in wanted]
-    first = _first(marks, text, length)
+    first = _first(marks, text, length) if len(text) > length else 0
     last = min(len(text), first + length)
     if last < len(text):
         space = text.rfind(" ", first + length // 2, last)

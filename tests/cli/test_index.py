@@ -180,6 +180,25 @@ def test_a_damaged_index_is_named_on_one_line(limbeck, index, models):
 
 
 @pytest.mark.full
+def test_vectors_in_a_milvus_file_are_found_by_the_next_process(models, beir, tmp_path):
+    pytest.importorskip("milvus_lite", reason="needs the extra milvus")
+    store = f"milvus://{tmp_path}/vectors.db"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def run(*arguments):
+        return subprocess.run(command(*arguments), capture_output=True, text=True, env=environment, check=False)
+
+    built = run("index", models["dual"], beir, "--out", tmp_path / "index", "--store", store)
+    assert built.returncode == 0 and f"in {store}" in built.stdout, built.stderr
+    found = run("search", tmp_path / "index", "copy the file", "--k", "2", "--mode", "dense")
+    assert found.returncode == 0 and "dense #1" in found.stdout, found.stderr
+    assert "Traceback" not in built.stderr + found.stderr
+    taken = run("index", models["other"], beir, "--out", tmp_path / "second", "--store", store)
+    assert taken.returncode == 2 and "holds a collection that is not of this index" in taken.stderr
+    assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.full
 def test_index_survives_a_storm_of_kills_and_ends_the_same(models, tmp_path):
     from tests.search.conftest import make_corpus
 

@@ -14,6 +14,9 @@ def test_words_of_the_query_are_marked_by_their_stems() -> None:
     pieces = snippet(Words(), "how do I copy files", "Copies of a  file,\nand a copy_file.")
     assert joined(pieces) == "Copies of a file, and a copy_file."
     assert [text for text, marked in pieces if marked] == ["Copies", "file", "copy", "file"]
+    assert joined(snippet(Words(), "file", "What fits is shown from its start, though the word is the last: file")) == (
+        "What fits is shown from its start, though the word is the last: file"
+    )
 
 
 def test_a_long_text_is_shown_where_most_of_the_words_are() -> None:
