@@ -38,14 +38,19 @@ def load(name: str | Path, revision: str | None = None) -> Matcher:
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
         recover_directory(Path(str(name)).expanduser())
     path = resolve(name, revision)
-    folder = Path(path)
-    if folder.is_dir() and not (folder / "config.json").exists() and _is_model(folder / "student"):
-        path = str(folder / "student")  # a run directory stands for its student
+    if Path(path).is_dir():
+        path = str(model_folder(path))  # a run directory stands for its student
     try:
         return _kind(path, revision).from_pretrained(path, revision=revision)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         problem = f"cannot be loaded as a model ({first_line(error)})"
         raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
+
+
+def model_folder(name: str | Path) -> Path:
+    """Where the files of a model lie that is named by its folder or its run directory."""
+    folder = Path(str(name)).expanduser()
+    return folder / "student" if not (folder / "config.json").exists() and _is_model(folder / "student") else folder
 
 
 def _is_model(folder: Path) -> bool:

@@ -27,9 +27,11 @@ import pyarrow.parquet as pq
 
 from limbeck import __version__
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.calibration import Calibration
 from limbeck.files import alone_in, digest, make_directory, read_json, write_atomically, write_json
 from limbeck.matchers import DiPair, Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.load import model_folder
 from limbeck.progress import progress, say
 from limbeck.scoring.scorer import TRIED, Scorer, encoder_of, head_of, open_store
 from limbeck.scoring.source import Source, open_source, source_state
@@ -108,7 +110,7 @@ def score_pairs(
         given = Path(pairs) if pairs is not None else None
         wanted = {
             "model": str(model),
-            "identity": digest(str(matcher.identity())),
+            "identity": digest(str(matcher.identity()), str(Calibration.load(model_folder(model)))),
             "source": source_state(given, left, right),
             "pairs_file": str(given) if given else None,
             "left": left,
@@ -235,7 +237,8 @@ class Worker:
         self.folder = folder
         self.plan = Plan(**read_json(folder / JOB))
         matcher = load_matcher(self.plan.model)
-        if digest(str(matcher.identity())) != self.plan.identity:
+        self.calibration = Calibration.load(model_folder(self.plan.model))
+        if digest(str(matcher.identity()), str(self.calibration)) != self.plan.identity:
             raise LimbeckError(f"{self.plan.model}: is not the model that this job began with; choose another --out")
         plan = self.plan
         listed = Path(plan.pairs_file) if plan.pairs_file else None
@@ -284,6 +287,10 @@ class Worker:
                 columns[name] = pa.DictionaryArray.from_arrays(pa.array(where.astype(np.int32)), values)
         if scores.shape[1] == 1:
             columns["score"] = pa.array(scores[:, 0])
+            if self.calibration is not None:
+                probabilities = self.calibration.probabilities(scores[:, 0])
+                columns["probability"] = pa.array(probabilities.astype(np.float32))
+                columns["match"] = pa.array(probabilities >= self.calibration.threshold)
         else:
             columns |= {f"score_{number}": pa.array(column) for number, column in enumerate(scores.T)}
         return pa.table(columns)

@@ -60,6 +60,9 @@ class BaseSession(ABC):
     def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
         """What is done to the teacher's scores before an objective sees them."""
 
+    def after_training(self, student: Matcher, place: Path) -> None:  # noqa: B027 (most tasks keep nothing)
+        """What is kept beside a student once it is trained."""
+
     @abstractmethod
     def lists(self, stage: Stage, seed: int) -> TrainingLists:
         """What a stage trains on, with stored teacher scores if it asks for them."""

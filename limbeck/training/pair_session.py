@@ -14,9 +14,11 @@ from torch import Tensor
 from limbeck.data import Pair, PairData, load
 from limbeck.data.pairs import load_pairs
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.calibration import calibrate
 from limbeck.evaluation.pairs import PAIR_MEASURES, evaluate_pairs
 from limbeck.files import digest
 from limbeck.matchers import Matcher
+from limbeck.progress import say
 from limbeck.stores import EncodingStore
 from limbeck.stores.encodings import encode_with_store
 from limbeck.training.base_session import BaseSession, DevMeasure
@@ -132,6 +134,21 @@ class PairSession(BaseSession):
         store.refresh()
         found = store.get(keys)
         return found[:, 0] if teacher.outputs == 1 else found
+
+    def after_training(self, student: Matcher, place: Path) -> None:
+        """Probabilities and a threshold for yes-or-no tasks, from dev."""
+        dev = self.splits.dev
+        labels = label_array(dev) if dev else np.zeros(0)
+        if student.outputs != 1 or len(np.unique(labels)) != 2 or not np.isin(labels, (0, 1)).all():
+            return
+        scores = student.score([pair.texts for pair in dev])
+        try:
+            found = calibrate(scores, labels, self.recipe.evaluation.threshold)
+        except LimbeckError as error:  # hours of training are not to be lost for it
+            say(f"{error}; the threshold is chosen for f1 instead")
+            found = calibrate(scores, labels)
+        found.save(place)
+        say(str(found))
 
     def lists(self, stage: Stage, seed: int) -> PairLists:
         pairs = self.splits.train

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.calibration import check_criterion
 from limbeck.evaluation.measures import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.spec import TEACHER, MatcherSpec
@@ -227,6 +228,19 @@ class EvaluationSpec(Part):
     baselines: list[Literal["bm25", "start"]] = Field(
         ["bm25"], description="rows beside teacher and student; `start` is the student's start as it is"
     )
+    threshold: str = Field(
+        "f1",
+        description="of binary pair tasks, chosen on dev and kept with the student: f1, precision=0.95, recall=0.9",
+    )
+
+    @field_validator("threshold")
+    @classmethod
+    def _threshold_parses(cls, value: str) -> str:
+        try:
+            return check_criterion(value)
+        except LimbeckError as error:
+            raise ValueError(str(error)) from error
+
     relevance_level: int = Field(1, ge=1, description="grade from which a document counts as relevant; TREC DL has 2")
 
 

@@ -167,6 +167,7 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
         with main_first() as main:
             if main:
                 student.save_pretrained(place)
+                session.after_training(student, place)
     return load_matcher(place)
 
 

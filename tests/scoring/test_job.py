@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.calibration import Calibration
 from limbeck.matchers import MatcherSpec, build, load
 from limbeck.scoring import job as job_module
 from limbeck.scoring.job import score_pairs, top_of_each
@@ -160,6 +161,18 @@ def test_smaller_vectors_cost_little(model, texts, listed, tmp_path, dtype):
         score_pairs(model, file, tmp_path / name, ONE, **sides_of(tmp_path), dtype=name)
     exact, small = (np.array([row["score"] for row in result(tmp_path / name)]) for name in ("float32", dtype))
     assert not np.array_equal(exact, small) and np.abs(exact - small).max() < 0.05
+
+
+def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed, tmp_path):
+    import shutil
+
+    shutil.copytree(model, tmp_path / "calibrated")
+    Calibration(2.0, -0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(str(tmp_path / "calibrated"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
+    for row in result(tmp_path / "out"):
+        assert row["probability"] == pytest.approx(1 / (1 + np.exp(0.5 - 2 * row["score"])), abs=1e-5)
+        assert row["match"] == (row["probability"] >= 0.4)
 
 
 def test_a_dual_encoder_scores_lists_too(tiny_bert, texts, listed, tmp_path):

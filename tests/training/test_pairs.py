@@ -10,11 +10,12 @@ import torch
 
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.calibration import Calibration
 from limbeck.matchers import DiPair, load
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
 from limbeck.training.pair_lists import PairLists, label_array
-from limbeck.training.pair_session import split_pairs
+from limbeck.training.pair_session import PairSession, split_pairs
 from limbeck.training.recipe import DataSpec
 from limbeck.training.sweep import sweep
 from tests.training.toy import WORDS
@@ -74,6 +75,7 @@ def test_two_stages_end_in_a_student_a_table_and_a_report(recipe, tmp_path):
     page = result.report.read_text()
     assert "Quality against throughput" in page and "48 train / 16 dev / 20 test pairs" in page
     assert isinstance(load(tmp_path / "run"), DiPair)
+    assert Calibration.load(tmp_path / "run" / "student").criterion == "f1"
     scores = EncodingStore.read(tmp_path / "run" / "teacher" / "scores")
     assert len(scores) == 48 and scores.dim == 1
 
@@ -87,6 +89,7 @@ def test_a_frozen_encoder_stays_as_it_was_and_runs_once_for_each_text(recipe, tm
         return plain(self, texts, position, batch_size)
 
     monkeypatch.setattr(DiPair, "keep", watching)
+    monkeypatch.setattr(PairSession, "after_training", lambda *_: None)
     recipe["stages"] = recipe["stages"][:1]
     recipe["stages"][0]["epochs"] = recipe["stages"][0].pop("steps")
     recipe["data"]["test"] = None
