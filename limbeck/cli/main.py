@@ -43,6 +43,7 @@ for verb in (
     "search",
     "expand",
     "tune",
+    "pairs",
     "score",
     "evaluate",
     "report",

@@ -1,0 +1,36 @@
+"""`limbeck pairs`: a pair set out of a ranking set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command()
+    def pairs(
+        data: str = typer.Argument(help="A ranking set: a BEIR folder, MS MARCO files, a hub name, ... or pydocs."),
+        out: Path = typer.Option(..., "--out", help="Folder for the pair files."),
+        how: str = typer.Option("q2p", help="q2p (a BM25 negative for each positive) or neighbours."),
+        model: str = typer.Option(None, help="Who finds neighbours: a dual encoder; BM25 by default."),
+        below: float = typer.Option(None, help="Neighbours with a lower similarity are negatives (neighbours)."),
+        hard: int = typer.Option(30, min=1, help="Neighbours that may become negatives (neighbours)."),
+        near: int = typer.Option(50, min=1, help="Neighbours that go to the transfer set (neighbours)."),
+        seed: int = typer.Option(0),
+        as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+    ) -> None:
+        """Make labelled pairs, and unlabelled ones to distil on, from queries and judgements."""
+        from limbeck.cli.console import reporter
+        from limbeck.progress import reporting
+        from limbeck.training.pair_builders import build_pairs
+
+        with reporting(reporter()):
+            built = build_pairs(data, out, how, model, below, hard, near, seed)
+        if as_json:
+            print(json.dumps({"out": str(out), **built.counts}, indent=2))
+            return
+        print(f"{out}: " + ", ".join(f"{count:,} {split}" for split, count in built.counts.items()) + " pairs")
+        extra = f" --set data.unlabelled={out}/transfer.jsonl" if "transfer" in built.counts else ""
+        print(f"next: limbeck distill dipair-laptop --set data.source={out}{extra}")
