@@ -6,7 +6,7 @@ row, and is never found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -119,16 +119,11 @@ class Collection:
 
     def take(self, rows: Iterable[int]) -> list[str]:
         """The texts in many rows."""
-        if len(self.segments) == 1:
-            return self.segments[0].texts.take(rows)
-        return [self.text_at(int(row)) for row in rows]
+        return self._gathered(rows, Texts.take)
 
     def ids_at(self, rows: Iterable[int]) -> list[str]:
         """The ids in many rows."""
-        if len(self.segments) == 1:
-            return self.segments[0].texts.ids_at(rows)
-        located = (self._locate(int(row)) for row in rows)
-        return [segment.texts.id_at(place) for segment, place in located]
+        return self._gathered(rows, Texts.ids_at)
 
     def find(self, ids: Sequence[str]) -> np.ndarray:
         """The rows of ids, -1 where there is no such passage or it is deleted: [ids] int64."""
@@ -148,6 +143,18 @@ class Collection:
     def live(self) -> LiveCorpus:
         """What is not deleted, numbered anew."""
         return LiveCorpus(self)
+
+    def _gathered(self, rows: Iterable[int], read: Callable[[Texts, np.ndarray], list[str]]) -> list[str]:
+        """What `read` gives for rows of one segment, for rows of any, in the order asked for."""
+        wanted = np.asarray(rows if isinstance(rows, np.ndarray) else list(rows), dtype=np.int64)
+        if len(self.segments) == 1:
+            return read(self.segments[0].texts, wanted)
+        found = np.empty(len(wanted), dtype=object)
+        owners = np.searchsorted(self._starts, wanted, side="right") - 1
+        for owner in np.unique(owners):
+            where = np.flatnonzero(owners == owner)
+            found[where] = read(self.segments[owner].texts, wanted[where] - self._starts[owner])
+        return found.tolist()
 
     def _locate(self, row: int) -> tuple[OpenSegment, int]:
         number = int(np.searchsorted(self._starts, row, side="right")) - 1
