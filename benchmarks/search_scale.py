@@ -27,6 +27,7 @@ from limbeck.data.texts import Texts
 from limbeck.evaluation.latency import measure_latency
 from limbeck.evaluation.search_speed import search_timings
 from limbeck.search.build import build_index, load_encoder
+from limbeck.search.changes import add_passages, delete_passages
 from limbeck.search.dense import KINDS, DenseIndex, build_dense
 from limbeck.search.index import DEPTH, SearchIndex
 from limbeck.search.recall import recall
@@ -117,6 +118,17 @@ def search(out: Path, exact: Path, queries: list[str]) -> dict[str, Any]:
     }
 
 
+def change(out: Path, corpus: Texts) -> dict[str, float]:
+    """Seconds to add ten passages that are there under other names, and to delete them again; the model is loaded."""
+    model = SearchIndex.open(out).dense.matcher
+    texts = {f"new {key}": corpus[key] for key in corpus.ids[:10]}
+    began = time.perf_counter()
+    add_passages(out, Passages("additions", Texts.from_dict(texts)), model)
+    added = time.perf_counter()
+    delete_passages(out, texts)
+    return {"add_seconds": added - began, "delete_seconds": time.perf_counter() - added}
+
+
 def overhead(index: SearchIndex, queries: list[str]) -> float:
     """How much longer a hybrid search takes than its two parts one after the other, all to the same depth."""
     ways: list[dict[str, Any]] = [{"mode": "hybrid"}, {"mode": "dense"}, {"mode": "sparse"}]
@@ -162,7 +174,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for kind in kinds:
             built = alone(build, kind, corpus, asked, options.model, folder / kind, store)
             searched = alone(search, folder / kind, folder / "exact", queries)
-            found["kinds"][kind] = {"build_seconds": built["seconds"], "build_peak_mb": built["peak_mb"], **searched}
+            changed = alone(change, folder / kind, corpus)
+            costs = {"build_seconds": built["seconds"], "build_peak_mb": built["peak_mb"]}
+            found["kinds"][kind] = {**costs, **searched, **changed}
             if not options.json:
                 print_kind(kind, found["kinds"][kind])
     for kind in kinds if options.vectors else []:
@@ -183,6 +197,7 @@ def print_kind(kind: str, row: dict[str, Any]) -> None:
         f"  ms p50/p99 of the dense top 10 alone: {top['p50_ms']:.2f}/{top['p99_ms']:.2f}",
         f"  bytes a passage: {sizes}; memory while searching {row['memory_mb']:,.0f} MB",
         f"  a hybrid search takes {row['overhead']:+.1%} more than its two parts",
+        f"  ten passages added in {row['add_seconds']:.1f} s, deleted in {row['delete_seconds']:.1f} s",
     ]
     print("\n".join(lines), flush=True)
 

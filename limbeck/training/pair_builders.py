@@ -1,9 +1,8 @@
 """Pair sets out of a ranking set, as the papers make theirs.
 
 `q2p` (VIRT's Q2P): every judged positive, and for each of them one of BM25's first 100 that is not judged positive.
-`neighbours` (DiPair App. B): every judged positive; as negatives, as many of the query's nearest 30 documents, by a model
-or by BM25, whose similarity lies below a threshold; and as a transfer set without labels its nearest 50, whatever they
-are.
+`neighbours` (DiPair App. B): every judged positive; as negatives, as many of the query's nearest 30 documents, by a
+model or by BM25, whose similarity lies below a threshold; and as a transfer set without labels its nearest 50.
 """
 
 from __future__ import annotations
