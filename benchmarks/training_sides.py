@@ -39,8 +39,8 @@ LONGEST_LIST = max(LIST_SIZES.values())
 SCALE = 20.0  # from cosines to scores: of the teacher, and of the student at its start
 BATCH_SIZE = 16
 LEARNING_RATE, WEIGHT_DECAY, MAX_GRAD_NORM = 5e-5, 0.01, 1.0
-LENGTHS = [(16, 64), (32, 128)]  # tokens of a query, of a document
-LONG_TEXT = 2500  # characters that fill 128 tokens of any English text
+LENGTHS = [(16, 64), (32, 128), (32, 256)]  # tokens of a query, of a document
+LONG_TEXT = 5000  # characters that fill 256 tokens of any English text
 
 
 def open_session(data: str, train_queries: int, folder: Path) -> Session:

@@ -121,10 +121,8 @@ def size_in_mb(matcher: Matcher) -> float:
 
 def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
     pairs = [pair for pair in data.split(request.split) if pair.label is not None][: request.limit]
-    if any(len(pair.texts) != 2 for pair in pairs):
-        raise LimbeckError(f"{request.data}: holds tuples of more than two texts, which this model cannot score")
     labels = np.array([pair.label for pair in pairs], dtype=np.float64)
-    texts = [(pair.texts[0], pair.texts[1]) for pair in pairs]
+    texts = [pair.texts for pair in pairs]
     matcher = load_matcher(request.model)
     scores = matcher.score(texts)
     measures = evaluate_pairs(scores, labels, request.measures)
