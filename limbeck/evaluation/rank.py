@@ -167,21 +167,12 @@ def _encoded_scores(
 ) -> np.ndarray:
     """Inner products of the pairs, by blocks of distinct documents: [pairs]."""
     scores = np.zeros(len(rows), dtype=np.float32)
-    if not len(rows):
-        return scores
-    left = _query_vectors(matcher, queries)
-    order = np.argsort(rows, kind="stable")
-    distinct, first = np.unique(rows[order], return_index=True)
-    bounds = np.append(first, len(rows))
-    with progress("Encoding documents", len(distinct)) as advance:
-        for start in range(0, len(distinct), _TEXTS):
-            block = distinct[start : start + _TEXTS]
-            right = _prepared(matcher, matcher.encode_document(data.corpus.take(block)))
-            pairs = order[bounds[start] : bounds[start + len(block)]]
-            for some in np.array_split(pairs, -(-len(pairs) // _PAIRS)):
-                places = np.searchsorted(block, rows[some])
-                scores[some] = np.einsum("nd,nd->n", left[owners[some]], right[places])
-            advance(len(block))
+    left = _query_vectors(matcher, queries) if len(rows) else np.zeros((0, 0), dtype=np.float32)
+    for block, pairs in _document_pairs(rows):
+        right = _prepared(matcher, matcher.encode_document(data.corpus.take(block)))
+        for some in np.array_split(pairs, -(-len(pairs) // _PAIRS)):
+            places = np.searchsorted(block, rows[some])
+            scores[some] = np.einsum("nd,nd->n", left[owners[some]], right[places])
     return scores
 
 
@@ -191,20 +182,25 @@ def _late_scores(
     """MaxSim of the pairs, by blocks of distinct documents: [pairs]."""
     scores = np.zeros(len(rows), dtype=np.float32)
     left = matcher.encode_query(queries)
+    for block, pairs in _document_pairs(rows):
+        right = matcher.encode_document(data.corpus.take(block))
+        for owner in np.unique(owners[pairs]):
+            own = pairs[owners[pairs] == owner]
+            found = matcher.match(left.take(np.array([owner])), right.take(np.searchsorted(block, rows[own])))
+            scores[own] = found[0]
+    return scores
+
+
+def _document_pairs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks of distinct documents (ascending rows), each with the positions of the pairs that have one of them."""
     order = np.argsort(rows, kind="stable")
     distinct, first = np.unique(rows[order], return_index=True)
     bounds = np.append(first, len(rows))
     with progress("Encoding documents", len(distinct)) as advance:
         for start in range(0, len(distinct), _TEXTS):
             block = distinct[start : start + _TEXTS]
-            right = matcher.encode_document(data.corpus.take(block))
-            pairs = order[bounds[start] : bounds[start + len(block)]]
-            for owner in np.unique(owners[pairs]):
-                own = pairs[owners[pairs] == owner]
-                found = matcher.match(left.take(np.array([owner])), right.take(np.searchsorted(block, rows[own])))
-                scores[own] = found[0]
+            yield block, order[bounds[start] : bounds[start + len(block)]]
             advance(len(block))
-    return scores
 
 
 def _pair_scores(

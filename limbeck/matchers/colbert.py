@@ -38,12 +38,7 @@ class ColBERT(Matcher):
         return self.tower.dim
 
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
-        return {
-            "queries": self.tower.prepare(batch.own_queries, "query", chunk),
-            "documents": self.tower.prepare(batch.own_texts, "document", chunk),
-            "document_count": len(batch.documents),
-            "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
-        }
+        return self.tower.prepare_batch(batch, chunk)
 
     def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
         queries = self.tower.token_vectors(inputs["queries"], recompute)

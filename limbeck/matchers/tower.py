@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
-from limbeck.matchers.base import tokeniser_digest
+from limbeck.matchers.base import TextBatch, tokeniser_digest
 from limbeck.matchers.chunks import each_chunk, prepare_chunks, run_chunks
 from limbeck.matchers.token_head import TokenHead
 from limbeck.progress import progress
@@ -47,6 +47,15 @@ class Tower(nn.Module):
         prompt = self.prompt(side)
         prepared = prepare_chunks(texts, lambda batch: self.model.preprocess(batch, prompt=prompt, task=side), chunk)
         return prepared | {"side": side}
+
+    def prepare_batch(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+        """Tokenise this process's share of a batch, both sides."""
+        return {
+            "queries": self.prepare(batch.own_queries, "query", chunk),
+            "documents": self.prepare(batch.own_texts, "document", chunk),
+            "document_count": len(batch.documents),
+            "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
+        }
 
     def forward(self, prepared: dict[str, Any], recompute: bool = False) -> Tensor:
         """The vectors [n, dim] of prepared texts, with gradients."""

@@ -145,32 +145,28 @@ def _p(value: float) -> str:
 
 
 def quality_and_latency(run: RunFiles) -> Section | None:
-    """Quality against milliseconds, log x."""
-    measure = run.metrics.measure
+    """Quality against milliseconds a query; of pair tasks, against pairs a second (DiPair Fig. 1). Log x."""
     if run.metrics.task == "pairs":
-        return _quality_and_throughput(run.metrics)
-    rows = [row for row in run.metrics.rows if row.ms_per_query and measure in row.measures]
-    if measure is None or len(rows) < 2:
-        return None
-    points = [
-        Point(row.ms_per_query or 0.0, row.measures[measure], name, row.kind, f"{row.name}")
-        for row, name in zip(rows, short_names([row.name for row in rows]), strict=True)
-    ]
-    plot = Scatter(points, "milliseconds per query", measure_title(measure), log_x=True)
+        costs = {row.name: row.pairs_per_second for row in run.metrics.rows}
+        explanation = (
+            "Better is up and to the right; texts are encoded ahead where they can be; the axis is logarithmic."
+        )
+        return _quality_and_cost(run.metrics, costs, "pairs per second", "throughput", explanation)
+    costs = {row.name: row.ms_per_query for row in run.metrics.rows}
     explanation = "Better is up and to the left; the time axis is logarithmic."
-    return Section("Quality against latency", [PlotFigure(plot, height=430)], explanation)
+    return _quality_and_cost(run.metrics, costs, "milliseconds per query", "latency", explanation)
 
 
-def _quality_and_throughput(metrics: Metrics) -> Section | None:
-    """Quality against pairs a second, log x (DiPair Fig. 1)."""
+def _quality_and_cost(
+    metrics: Metrics, costs: dict[str, float | None], axis: str, noun: str, explanation: str
+) -> Section | None:
     measure = metrics.measure
-    rows = [row for row in metrics.rows if row.pairs_per_second and measure in row.measures]
+    rows = [row for row in metrics.rows if costs[row.name] and measure in row.measures]
     if measure is None or len(rows) < 2:
         return None
     points = [
-        Point(row.pairs_per_second or 0.0, row.measures[measure], name, row.kind, f"{row.name}")
+        Point(costs[row.name] or 0.0, row.measures[measure], name, row.kind, f"{row.name}")
         for row, name in zip(rows, short_names([row.name for row in rows]), strict=True)
     ]
-    plot = Scatter(points, "pairs per second", measure_title(measure), log_x=True)
-    explanation = "Better is up and to the right; texts are encoded before the clock starts; the axis is logarithmic."
-    return Section("Quality against throughput", [PlotFigure(plot, height=430)], explanation)
+    plot = Scatter(points, axis, measure_title(measure), log_x=True)
+    return Section(f"Quality against {noun}", [PlotFigure(plot, height=430)], explanation)
