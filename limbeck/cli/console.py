@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from limbeck.progress import Advance
 
-SILENCE = 10.0  # seconds between two lines where there is no terminal to draw a bar on
+SILENCE, LONGEST_SILENCE = 10.0, 60.0  # seconds between two lines where there is no terminal to draw a bar on
 
 out = Console(width=None if sys.stdout.isatty() else 120)  # results
 err = Console(stderr=True)  # progress and errors: a redirected result stays clean
@@ -53,34 +54,47 @@ class Bars:
 
 
 class Lines:
-    """A line now and then, for logs and pipes."""
+    """A line now and then, for logs and pipes: the whole task, and what it is at; rarer as it gets longer."""
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.tasks: list[_Task] = []
         self.spoke = time.monotonic()
 
     @contextmanager
     def task(self, label: str, total: int | None) -> Iterator[Advance]:
-        done, started = 0, time.monotonic()
-        self.depth += 1
+        task = _Task(label, total, time.monotonic())
+        self.tasks.append(task)
 
         def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            if time.monotonic() - self.spoke > SILENCE:
-                spent = time.monotonic() - started
-                self.say(f"{label}: {done:,}{f' of {total:,}' if total else ''}, {spent:.0f} s")
+            task.done += count
+            now = time.monotonic()
+            spent = now - self.tasks[0].started
+            if now - self.spoke > max(SILENCE, min(LONGEST_SILENCE, spent / 20)):
+                within = f" ({task})" if task is not self.tasks[0] else ""
+                self.say(f"{self.tasks[0]}, {spent:.0f} s{within}")
 
         try:
             yield advance
         finally:
-            self.depth -= 1
-            if time.monotonic() - started > SILENCE and not self.depth:
-                self.say(f"{label}: done in {time.monotonic() - started:.0f} s")
+            self.tasks.remove(task)
+            spent = time.monotonic() - task.started
+            if spent > SILENCE and not self.tasks:
+                self.say(f"{label}: done in {spent:.0f} s")
 
     def say(self, message: str) -> None:
         self.spoke = time.monotonic()
         print(message, file=sys.stderr, flush=True)
+
+
+@dataclass
+class _Task:
+    label: str
+    total: int | None
+    started: float
+    done: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.done:,}" + (f" of {self.total:,}" if self.total else "")
 
 
 def reporter() -> Bars | Lines:
