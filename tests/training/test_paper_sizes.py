@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import limbeck as lb
+from limbeck.training.pair_builders import build_pairs
 from tests.training.toy import WORDS
 
 
@@ -92,3 +95,35 @@ def test_tct_colbert(msmarco, tiny_bert, tmp_path):
     assert lb.load(tmp_path / "run").tower.prompt("query") == lb.load(tmp_path / "run/teacher/model").tower.prompt(
         "query"
     )
+
+
+def test_dipair(msmarco, tiny_bert, tmp_path):
+    """Pairs out of a ranking set, a transfer set of its training queries' neighbours, two stages."""
+    folder, _ = msmarco
+    data = tmp_path / "beir"
+    (data / "qrels").mkdir(parents=True)
+    texts = [line.split("\t") for line in (folder / "collection.tsv").read_text().splitlines()]
+    write_jsonl(data / "corpus.jsonl", texts)
+    queries = [line.split("\t") for name in ("train", "dev.small") for line in read(folder / f"queries.{name}.tsv")]
+    write_jsonl(data / "queries.jsonl", queries)
+    for split, rows in (("train", queries[:14]), ("dev", queries[14:18]), ("test", queries[18:])):
+        judged = [("query-id", "corpus-id", "score"), *((query, int(query) - 100, 1) for query, _ in rows)]
+        write(data / "qrels" / f"{split}.tsv", judged)
+    built = build_pairs(str(data), tmp_path / "q2p", "neighbours", below=100.0)
+    assert built.counts["train"] == 28 and built.counts["transfer"] > 28
+    small = ["stages.0.steps=3", "stages.1.steps=3", "stages.0.eval_every=2", "stages.1.eval_every=2"]
+    small += ["teacher.stages.0.workers=0", "stages.1.workers=0", "teacher.stages.0.epochs=1", "student.layers=2"]
+    small += [f"{who}.document_length=28" for who in ("teacher.train", "student")]
+    small += ["stages.0.batch_size=16", "stages.1.batch_size=16", "teacher.stages.0.batch_size=8"]
+    places = [f"data.source={built.folder}", f"data.unlabelled={built.folder / 'transfer.jsonl'}"]
+    starts = [f"{who}.start={tiny_bert}" for who in ("teacher.train", "student")]
+    result = lb.distill("dipair-msmarco", tmp_path / "run", [*places, *starts, *small])
+    assert list(result.rows[-1].measures) == ["auc", "ap", "f1"]
+
+
+def read(path):
+    return path.read_text().splitlines()
+
+
+def write_jsonl(path, rows):
+    path.write_text("".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in rows))
