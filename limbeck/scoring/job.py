@@ -14,6 +14,7 @@ alone, not on the engine that ran it.
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -137,28 +138,23 @@ def score_pairs(
 
 
 def _claim(folder: Path, wanted: dict[str, Any]) -> None:
-    """Refuse a folder of another job, by the first thing that differs."""
-    place = folder / JOB
-    if not place.exists():
-        left = [
-            path.name for path in folder.iterdir() if path.name not in ("work", "encodings") and path.name[0] != "."
-        ]
-        if left:
+    """Refuse a folder of another job, by the first thing that differs; forget what a job left that never began."""
+    begun = folder / "work" / "begun.json"
+    if not (folder / JOB).exists():
+        ours = ("work", "encodings")
+        if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
             raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
+        if not begun.exists() or read_json(begun) != wanted:
+            shutil.rmtree(folder / "work", ignore_errors=True)  # rows of another list would pass for this one's
+            make_directory(folder / "work")
+            write_json(begun, wanted)
         return
-    known = read_json(place)
-    names = {
-        "identity": "the model",
-        "source": "the list of pairs",
-        "top_k": "top_k",
-        "dtype": "dtype",
-        "store": "store",
-    }
-    for key, name in names.items():
+    known = read_json(folder / JOB)
+    names = {"identity": "the model", "source": "the list of pairs"}
+    for key in ("identity", "source", "top_k", "dtype", "store"):
         if known.get(key) != wanted[key]:
-            raise LimbeckError(
-                f"{folder}: holds another job ({name} differs); choose another --out, and --store to reuse"
-            )
+            problem = f"holds another job ({names.get(key, key)} differs)"
+            raise LimbeckError(f"{folder}: {problem}; choose another --out, with one --store for both")
 
 
 def _require_texts(matcher: Matcher, source: Source) -> None:

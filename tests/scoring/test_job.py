@@ -144,6 +144,19 @@ def test_a_job_goes_on_where_it_was_and_ends_with_the_same_files(model, texts, l
     assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "scores").iterdir()} == before
 
 
+def test_a_job_that_never_began_leaves_no_rows_to_the_next(model, texts, listed, tmp_path, monkeypatch):
+    """Killed before the plan was made, then called with another list: the first list's rows must not be taken."""
+    first = write_ids(tmp_path / "first.csv", listed[:9])
+    monkeypatch.setattr(job_module, "_planned", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        score_pairs(model, first, tmp_path / "out", ONE, **sides_of(tmp_path))
+    monkeypatch.undo()
+    second = write_ids(tmp_path / "second.csv", listed[9:30])
+    done = score_pairs(model, second, tmp_path / "out", ONE, **sides_of(tmp_path))
+    assert (done.pairs, done.encoded) == (21, 0)
+    assert [(row["left"], row["right"]) for row in result(tmp_path / "out")] == listed[9:30]
+
+
 def test_a_changed_list_encodes_only_new_texts_with_one_store(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed[:10])
     first = score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), store=tmp_path / "store")
