@@ -125,6 +125,9 @@ class SparseIndex:
             file = path / Path(name).name
             if not file.is_file() or checksum(file) != expected:
                 raise bad_input(file, "is missing or damaged", remedy)
+        missing = next((name for name in (_TIMES, _LENGTHS) if not (path / name).is_file()), None)
+        if missing is not None:
+            raise bad_input(path / missing, "is missing: an earlier limbeck kept no counts", remedy)
         bm25 = bm25s.BM25.load(path, mmap=True, show_progress=False)
         times, lengths = (np.load(path / name, mmap_mode="r", allow_pickle=False) for name in (_TIMES, _LENGTHS))
         counts = Counts(bm25.scores["indptr"], bm25.scores["indices"], times, lengths)

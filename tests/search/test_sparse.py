@@ -188,3 +188,12 @@ def test_words_are_lowered_split_at_underscores_stemmed_and_stop_words_dropped()
     assert Words().stems("The Copy_Files are COPYING, x = 2 of 42!") == ["copi", "file", "copi", "42"]
     assert Words("hindi").stems("किताब") == Words("hindi").stems("किताब ")
     assert len(Words("hindi").stems("हिन्दी")) == 1  # vowel signs do not part a word
+
+
+def test_an_index_without_its_counts_is_refused_even_unchecked(data: RankingData, tmp_path: Path) -> None:
+    bm25_index(data.corpus).save(tmp_path / "bm25")
+    (tmp_path / "bm25" / "times.npy").unlink()
+    with pytest.raises(
+        LimbeckError, match=r"times\.npy: is missing: an earlier limbeck kept no counts; remove the folder"
+    ):
+        SparseIndex.load(tmp_path / "bm25", check=False)
