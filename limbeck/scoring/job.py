@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,8 +122,9 @@ def score_pairs(
             "store": str(store) if store else None,
         }
         _claim(folder, wanted)
-        source = open_source(given, left, right, folder / "work")
-        _require_texts(matcher, source)
+        with _nothing_left_of_a_mistake(folder):
+            source = open_source(given, left, right, folder / "work")
+            _require_texts(matcher, source)
         encoded = _encode(matcher, source, folder, dtype, str(store) if store else None)
         plan = _planned(folder, wanted, source, matcher, shard)
         waiting = [number for number in range(plan.shards) if not part_file(folder, number).exists()]
@@ -135,6 +137,19 @@ def score_pairs(
         done = Done(folder, plan.pairs, todo, encoded, time.monotonic() - began, size)
         write_json(folder / DONE, {"pairs": plan.pairs, "shards": plan.shards, "bytes": size})
         return done
+
+
+@contextmanager
+def _nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
+    """A list that cannot be read leaves no folder behind that was made for it."""
+    try:
+        yield
+    except LimbeckError:
+        if not (folder / JOB).exists():
+            shutil.rmtree(folder / "work", ignore_errors=True)
+            with suppress(OSError):  # somebody else's files
+                folder.rmdir()
+        raise
 
 
 def _claim(folder: Path, wanted: dict[str, Any]) -> None:
@@ -186,7 +201,9 @@ def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: s
             with write_atomically(place) as handle:
                 np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)
         if dtype != "float32":
-            say(f"stored as {dtype}: {kept.error}")
+            say(
+                f"text {position + 1} is stored as {dtype}, off by {kept.error.relative:.2%} (at worst {kept.error.worst:.2%})"
+            )
     return encoded
 
 
