@@ -201,9 +201,8 @@ def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: s
             with write_atomically(place) as handle:
                 np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)
         if dtype != "float32":
-            say(
-                f"text {position + 1} is stored as {dtype}, off by {kept.error.relative:.2%} (at worst {kept.error.worst:.2%})"
-            )
+            off = f"off by {kept.error.relative:.2%}, at worst by {kept.error.worst:.2%}"
+            say(f"vectors of text {position + 1} are stored as {dtype}: {off}")
     return encoded
 
 
