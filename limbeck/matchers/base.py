@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,6 +28,13 @@ Document = str | tuple[str, ...]  # a text, or the second and further texts of a
 def as_parts(document: Document) -> tuple[str, ...]:
     """The texts of a document, one or several."""
     return (document,) if isinstance(document, str) else document
+
+
+def distinct(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
+    """The distinct texts in order of first appearance, and the row of each text in them: [texts] int64."""
+    known: dict[str, int] = {}
+    rows = [known.setdefault(text, len(known)) for text in texts]
+    return list(known), np.array(rows, dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from sentence_transformers import MultiVectorEncoder
 
 from limbeck.files import directory_atomically
-from limbeck.matchers.base import SCORES, Matcher, TextBatch
+from limbeck.matchers.base import SCORES, Matcher, TextBatch, distinct
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions.maxsim import MaxSim, TokenVectors, max_similarities
 from limbeck.matchers.quiet import quiet
@@ -72,12 +72,9 @@ class ColBERT(Matcher):
         """Each distinct text is encoded once."""
         if not len(pairs):
             return np.zeros(0, dtype=np.float32)
-        queries = {text: row for row, text in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
-        documents = {text: row for row, text in enumerate(dict.fromkeys(" ".join(pair[1:]) for pair in pairs))}
-        left = self.encode_query(list(queries), batch_size)
-        right = self.encode_document(list(documents), batch_size)
-        rows = np.array([queries[pair[0]] for pair in pairs])
-        columns = np.array([documents[" ".join(pair[1:])] for pair in pairs])
+        queries, rows = distinct(pair[0] for pair in pairs)
+        documents, columns = distinct(" ".join(pair[1:]) for pair in pairs)
+        left, right = self.encode_query(queries, batch_size), self.encode_document(documents, batch_size)
         scores = np.empty(len(pairs), dtype=np.float32)
         order = np.argsort(rows, kind="stable")
         for row, some in groupby(order.tolist(), key=lambda pair: rows[pair]):

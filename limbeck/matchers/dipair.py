@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import directory_atomically, write_json
-from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts, tokeniser_digest
+from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts, distinct, tokeniser_digest
 from limbeck.matchers.chunks import each_chunk, prepare_chunks
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
@@ -199,9 +199,9 @@ class DiPair(Matcher):
         """For each position the vectors of its distinct texts, and the row of each pair's text in them."""
         vectors, rows = [], []
         for position, texts in enumerate([[pair[0] for pair in pairs], *self.parts([pair[1:] for pair in pairs])]):
-            known = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-            vectors.append(torch.from_numpy(self.encode(list(known), position, batch_size)).to(self.device))
-            rows.append(torch.tensor([known[text] for text in texts], device=self.device))
+            different, places = distinct(texts)
+            vectors.append(torch.from_numpy(self.encode(different, position, batch_size)).to(self.device))
+            rows.append(torch.from_numpy(places).to(self.device))
         return vectors, rows
 
     @torch.inference_mode()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically
-from limbeck.matchers.base import SCORES, Matcher, TextBatch
+from limbeck.matchers.base import SCORES, Matcher, TextBatch, distinct
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import INTERACTIONS
 from limbeck.matchers.quiet import quiet
@@ -91,12 +91,11 @@ class DualEncoder(Matcher):
         """Each distinct text is encoded once, then pairs cost one inner product."""
         if not len(pairs):
             return np.zeros(0, dtype=np.float32)
-        queries = {text: row for row, text in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
-        documents = {text: row for row, text in enumerate(dict.fromkeys(" ".join(pair[1:]) for pair in pairs))}
-        left = torch.from_numpy(self.encode_query(list(queries), batch_size))
-        right = torch.from_numpy(self.encode_document(list(documents), batch_size))
-        rows = torch.tensor([queries[pair[0]] for pair in pairs])
-        columns = torch.tensor([[documents[" ".join(pair[1:])]] for pair in pairs])
+        queries, of_query = distinct(pair[0] for pair in pairs)
+        documents, of_document = distinct(" ".join(pair[1:]) for pair in pairs)
+        left = torch.from_numpy(self.encode_query(queries, batch_size))
+        right = torch.from_numpy(self.encode_document(documents, batch_size))
+        rows, columns = torch.from_numpy(of_query), torch.from_numpy(of_document).unsqueeze(1)
         blocks = [
             self.interaction(left[rows[start : start + 8192]], right, columns[start : start + 8192]).squeeze(1)
             for start in range(0, len(pairs), 8192)
