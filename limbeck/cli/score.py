@@ -4,8 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from limbeck.scoring.engine import Engine
+
+
+def _engine(name: str, workers: int | None, address: str | None) -> Engine:
+    from limbeck.errors import LimbeckError, did_you_mean
+
+    if name == "ray":
+        from limbeck.scoring.ray_engine import RayEngine
+
+        return RayEngine(workers, address)
+    if name != "local":
+        raise LimbeckError(f"--engine {name}: no such engine; {did_you_mean(name, ['local', 'ray'])}")
+    if address is not None:
+        raise LimbeckError("--address names a Ray cluster; add --engine ray")
+    from limbeck.scoring.local import LocalEngine
+
+    return LocalEngine(workers)
 
 
 def register(app: typer.Typer) -> None:
@@ -17,6 +37,9 @@ def register(app: typer.Typer) -> None:
         left: str = typer.Option(None, help="Texts of the first side (jsonl or tsv), if PAIRS names them by id."),
         right: str = typer.Option(None, help="Texts of the second side."),
         top_k: int = typer.Option(None, min=1, help="Keep only the best of each left text."),
+        head: str = typer.Option("auto", help="Who computes: torch, onnx, the faster of both (auto), or int8."),
+        engine: str = typer.Option("local", help="Where: local (processes of this machine) or ray."),
+        address: str = typer.Option(None, help="A Ray cluster (host:port); without it one is started here."),
         workers: int = typer.Option(None, min=1, help="Processes; one a core by default."),
         shard: int = typer.Option(100_000, min=1, help="Pairs in one file of scores."),
         dtype: str = typer.Option("float32", help="How vectors are stored: float32, float16 or int8."),
@@ -27,10 +50,10 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.console import reporter
         from limbeck.progress import reporting
         from limbeck.scoring.job import score_pairs
-        from limbeck.scoring.local import LocalEngine
 
+        where = _engine(engine, workers, address)
         with reporting(reporter()):
-            done = score_pairs(model, pairs, out, LocalEngine(workers), left, right, top_k, shard, dtype, store)
+            done = score_pairs(model, pairs, out, where, left, right, top_k, shard, dtype, store, head)
         facts = {
             "out": str(out),
             "pairs": done.pairs,

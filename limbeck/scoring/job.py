@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,13 +35,15 @@ from limbeck.matchers import DiPair, Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.load import model_folder
 from limbeck.progress import progress, say
-from limbeck.scoring.scorer import TRIED, Scorer, encoder_of, head_of, open_store
+from limbeck.scoring.engine import Engine
+from limbeck.scoring.scorer import TRIED, Scorer, choose_head, encoder_of, head_of, open_store
 from limbeck.scoring.source import Source, open_source, source_state
 from limbeck.stores import EncodingStore, encode_with_store
 
 JOB, DONE, SCORES = "job.json", "done.json", "scores"
 SHARD = 100_000  # pairs in a file
-FORMAT = 1
+TOGETHER, LARGEST = 8, 4_000_000  # left texts that share a shard of a cross product, and its pairs at most
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Plan:
     top_k: int | None
     dtype: str
     store: str | None
+    asked: str  # which head was asked for
+    head: str  # and which one it is
     batch: int  # pairs through the head at a time: fixed, since sums differ in their last digit by it
     format: int = FORMAT
     limbeck: str = __version__
@@ -84,12 +88,6 @@ class Done:
         return self.scored / self.seconds if self.seconds else 0.0
 
 
-class Engine(Protocol):
-    """Runs shards somewhere and says how many pairs are done."""
-
-    def run(self, folder: Path, shards: Sequence[int], advance: Any) -> None: ...
-
-
 def score_pairs(
     model: str,
     pairs: str | Path | None,
@@ -101,6 +99,7 @@ def score_pairs(
     shard: int = SHARD,
     dtype: str = "float32",
     store: str | Path | None = None,
+    head: str = "auto",
 ) -> Done:
     """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was."""
     folder = Path(out).expanduser()
@@ -120,6 +119,7 @@ def score_pairs(
             "top_k": top_k,
             "dtype": dtype,
             "store": str(store) if store else None,
+            "asked": head,
         }
         _claim(folder, wanted)
         with _nothing_left_of_a_mistake(folder):
@@ -165,8 +165,8 @@ def _claim(folder: Path, wanted: dict[str, Any]) -> None:
             write_json(begun, wanted)
         return
     known = read_json(folder / JOB)
-    names = {"identity": "the model", "source": "the list of pairs"}
-    for key in ("identity", "source", "top_k", "dtype", "store"):
+    names = {"identity": "the model", "source": "the list of pairs", "asked": "head"}
+    for key in ("identity", "source", "top_k", "dtype", "store", "asked"):
         if known.get(key) != wanted[key]:
             problem = f"holds another job ({names.get(key, key)} differs)"
             raise LimbeckError(f"{folder}: {problem}; choose another --out, with one --store for both")
@@ -217,15 +217,20 @@ def _planned(folder: Path, wanted: dict[str, Any], source: Source, matcher: Matc
     if not len(source):
         raise LimbeckError("there are no pairs to score; check the list")
     if wanted["top_k"] is not None and source.pairs is None:
-        shard = max(1, shard // len(source.tables[1])) * len(source.tables[1])  # whole lefts
+        shard = whole_lefts(shard, len(source.tables[1]))
     positions = range(len(source.tables))
     stores = [_store(folder, wanted["store"], matcher, at, wanted["dtype"]) for at in positions]
-    scorer = Scorer(head_of(matcher), stores)
     rows = _store_rows(folder, source.rows(0, min(len(source), TRIED)))
-    plan = Plan(**wanted, pairs=len(source), shard=shard, batch=scorer.tune(rows))
+    head, batch = choose_head(matcher, wanted["asked"], stores, rows)
+    plan = Plan(**wanted, pairs=len(source), shard=shard, head=head, batch=batch)
     make_directory(folder / SCORES)
     write_json(place, asdict(plan))
     return plan
+
+
+def whole_lefts(shard: int, rights: int) -> int:
+    """Pairs in a shard when each left text's best are kept: no left text is cut, and several meet each right."""
+    return max(1, max(shard, min(TOGETHER * rights, LARGEST)) // rights) * rights
 
 
 def _store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
@@ -257,7 +262,7 @@ class Worker:
         self.source = open_source(listed, plan.left, plan.right, folder / "work")
         positions = range(len(self.source.tables))
         stores = [_store(folder, plan.store, matcher, at, plan.dtype) for at in positions]
-        self.scorer = Scorer(head_of(matcher), stores, self.plan.batch)
+        self.scorer = Scorer(head_of(matcher, plan.head), stores, plan.batch)
 
     @cached_property
     def by_left(self) -> np.ndarray:

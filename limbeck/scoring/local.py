@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError
-from limbeck.progress import reporting, say
-
-ATTEMPTS = 3
+from limbeck.progress import reporting
+from limbeck.scoring.engine import Waiting
 
 
 class LocalEngine:
@@ -27,7 +25,7 @@ class LocalEngine:
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
 
-    def run(self, folder: Path, shards: Sequence[int], advance: Any) -> None:
+    def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         count = min(self.workers, len(shards))
         if count == 1:
             from limbeck.scoring.job import Worker
@@ -41,11 +39,10 @@ class LocalEngine:
 
 
 class _Pool:
-    def __init__(self, folder: Path, shards: Sequence[int], advance: Any) -> None:
-        self.folder, self.waiting, self.advance = folder, deque(shards), advance
+    def __init__(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
+        self.folder, self.waiting, self.advance = folder, Waiting(shards), advance
         self.context = multiprocessing.get_context("spawn")
         self.busy: dict[Any, tuple[Any, int | None]] = {}  # pipe -> process, its shard
-        self.lost: Counter[int] = Counter()
 
     def run(self, count: int) -> None:
         try:
@@ -71,7 +68,7 @@ class _Pool:
 
     def _next(self, pipe: Any) -> None:
         process, _ = self.busy[pipe]
-        shard = self.waiting.popleft() if self.waiting else None
+        shard = self.waiting.next()
         self.busy[pipe] = (process, shard)
         if shard is not None:
             with suppress(BrokenPipeError, ConnectionResetError):  # it died between two shards: `wait` will say so
@@ -95,12 +92,7 @@ class _Pool:
         pipe.close()
         if shard is None:
             return
-        self.lost[shard] += 1
-        if self.lost[shard] >= ATTEMPTS:
-            problem = f"shard {shard} took {ATTEMPTS} workers with it, the last with exit code {process.exitcode}"
-            raise LimbeckError(f"{problem}; free some memory, or use fewer --workers, and run the same command again")
-        say(f"a worker died with exit code {process.exitcode}; its shard {shard} is done again")
-        self.waiting.appendleft(shard)
+        self.waiting.died(shard, f"with exit code {process.exitcode}")
         self._start()
 
 

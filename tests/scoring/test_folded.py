@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from limbeck.matchers import MatcherSpec, build
-from limbeck.scoring.folded import fold
+from limbeck.scoring.folded import FoldedTransformer, fold
+from limbeck.scoring.onnx_head import OnnxHead, seven_bits
 
 HEADS = {
     "two layers": {},
@@ -45,3 +46,16 @@ def test_folding_changes_no_score(tiny_bert, options):
     found = folded.score(picked).numpy()
     assert np.ptp(plain) > 0.1
     assert np.allclose(found.reshape(plain.shape), plain, atol=1e-4)
+    if isinstance(folded, FoldedTransformer):
+        assert np.allclose(OnnxHead(folded).score(picked).numpy().reshape(plain.shape), plain, atol=1e-4)
+        rounded = OnnxHead(folded, int8=True).score(picked).numpy().reshape(plain.shape)
+        assert 0 < np.abs(rounded - plain).max() < 0.05 * np.ptp(plain)
+
+
+def test_seven_bits_by_hand():
+    """One step a row: its largest number is 63 steps, and rounding is off by half a step at most."""
+    weight = torch.tensor([[1.0, -0.51, 0.26], [0.0, 0.0, 0.0], [-6.3, 0.1, 0.04]])
+    rounded, steps = seven_bits(weight)
+    assert rounded.tolist() == [[63, -32, 16], [0, 0, 0], [-63, 1, 0]]
+    assert np.allclose(steps[[0, 2]], [1 / 63, 0.1])
+    assert (np.abs(rounded * steps[:, None] - weight.numpy()) <= steps[:, None] / 2 + 1e-7).all()

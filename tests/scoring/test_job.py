@@ -19,6 +19,7 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation.calibration import Calibration
 from limbeck.matchers import MatcherSpec, build, load
 from limbeck.scoring import job as job_module
+from limbeck.scoring import scorer as scorer_module
 from limbeck.scoring.job import score_pairs, top_of_each
 from limbeck.scoring.local import LocalEngine
 from tests.training.toy import WORDS
@@ -243,7 +244,7 @@ class Killing(LocalEngine):
 
         class Pool(local._Pool):
             def _heard(self, pipe):
-                if not self.lost and not getattr(self, "killed", False):
+                if not self.waiting.lost and not getattr(self, "killed", False):
                     self.killed = True
                     victim = next(process for process, _ in self.busy.values())
                     os.kill(victim.pid, signal.SIGKILL)
@@ -284,6 +285,60 @@ def test_a_killed_driver_leaves_whole_files_and_no_workers(model, texts, listed,
     assert not list((tmp_path / "out").glob("scores/.*"))
     once = {(row["left"], row["right"]): row["score"] for row in rows[:90]}
     assert all(np.isclose(once[row["left"], row["right"]], row["score"], atol=1e-5) for row in rows)
+
+
+@pytest.mark.parametrize("head", ["onnx", "int8"])
+def test_other_heads_give_the_same_scores_and_stay_with_the_job(model, texts, listed, tmp_path, head):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "torch", ONE, **sides_of(tmp_path), head="torch")
+    score_pairs(model, file, tmp_path / head, ONE, **sides_of(tmp_path), shard=25, head=head)
+    assert json.loads((tmp_path / head / "job.json").read_text())["head"] == head
+    plain, other = ([row["score"] for row in result(tmp_path / name)] for name in ("torch", head))
+    assert np.allclose(plain, other, atol=1e-4 if head == "onnx" else 0.05 * np.ptp(plain))
+    with pytest.raises(LimbeckError, match="holds another job .head differs."):
+        score_pairs(model, file, tmp_path / head, ONE, **sides_of(tmp_path), head="torch")
+
+
+def test_a_head_that_cannot_be_had_is_named(model, texts, listed, tmp_path, tiny_bert, monkeypatch):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    with pytest.raises(LimbeckError, match="--head onxx: no such head; did you mean 'onnx'"):
+        score_pairs(model, file, tmp_path / "a", ONE, **sides_of(tmp_path), head="onxx")
+    spec = MatcherSpec(kind="dual_encoder", start=tiny_bert, layers=1, query_length=8, document_length=8)
+    build(spec).save_pretrained(tmp_path / "dual")
+    with pytest.raises(LimbeckError, match="--head int8: this model has no transformer head"):
+        score_pairs(str(tmp_path / "dual"), file, tmp_path / "b", ONE, **sides_of(tmp_path), head="int8")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(LimbeckError, match=r"onnxruntime is not installed; run `pip install 'limbeck\[onnx\]'`"):
+        score_pairs(model, file, tmp_path / "c", ONE, **sides_of(tmp_path), head="onnx")
+
+
+def test_little_room_for_prepared_texts_changes_nothing_but_the_order_of_work(
+    model, texts, listed, tmp_path, monkeypatch
+):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "much", ONE, **sides_of(tmp_path), head="torch")
+    monkeypatch.setattr(scorer_module, "PREPARED", 4000)
+    prepared = []
+    prepare = scorer_module.Scorer.prepare
+
+    def counted(self, rows, position):
+        prepared.append(len(rows))
+        return prepare(self, rows, position)
+
+    monkeypatch.setattr(scorer_module.Scorer, "prepare", counted)
+    score_pairs(model, file, tmp_path / "little", ONE, **sides_of(tmp_path), head="torch")
+    assert max(prepared) < 12  # fewer than either side's distinct texts
+    for much, little in zip(result(tmp_path / "much"), result(tmp_path / "little"), strict=True):
+        assert much["pair"] == little["pair"]
+        assert np.isclose(much["score"], little["score"], atol=1e-5)
+
+
+def test_shards_of_the_best_hold_whole_left_texts_and_several_of_them():
+    assert job_module.whole_lefts(100_000, 10_000) == 100_000
+    assert job_module.whole_lefts(100_000, 300_000) == 8 * 300_000
+    assert job_module.whole_lefts(100_000, 1_000_000) == 4_000_000  # four
+    assert job_module.whole_lefts(100_000, 9_000_000) == 9_000_000  # one, however long
+    assert job_module.whole_lefts(10, 7) == 56
 
 
 def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path, monkeypatch):

@@ -1,0 +1,39 @@
+"""What engines have in common: shards that wait, and what happens to one whose worker died."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from limbeck.errors import LimbeckError
+from limbeck.progress import say
+
+ATTEMPTS = 3
+
+
+class Engine(Protocol):
+    """Runs a job's shards somewhere, and calls `advance` with the number of pairs that were done."""
+
+    def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None: ...
+
+
+class Waiting:
+    """Shards that nobody works on; one that took three workers with it is given up."""
+
+    def __init__(self, shards: Sequence[int]) -> None:
+        self.shards = deque(shards)
+        self.lost: Counter[int] = Counter()
+
+    def next(self) -> int | None:
+        return self.shards.popleft() if self.shards else None
+
+    def died(self, shard: int, how: str) -> None:
+        """A worker died over this shard: it is the next one again."""
+        self.lost[shard] += 1
+        if self.lost[shard] >= ATTEMPTS:
+            remedy = "free some memory, or use fewer --workers, and run the same command again"
+            raise LimbeckError(f"shard {shard} took {ATTEMPTS} workers with it, the last {how}; {remedy}")
+        say(f"a worker died {how}; its shard {shard} is done again")
+        self.shards.appendleft(shard)

@@ -1,0 +1,188 @@
+"""The folded transformer head in onnxruntime, in float32 or with 8-bit weights.
+
+The graph is `FoldedTransformer.score`, written out node by node: onnxruntime joins bias and GELU, sum and norm, and
+leaves out what an eager framework spends between operations. With 8 bits every large map is a product of bytes: weights
+have one scale a column and 7 bits (with 8 a processor without VNNI overflows 16-bit sums), inputs are rounded to one
+byte by the range that a batch has. So 8-bit scores depend on the batch they are in, in the third digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.interactions.dipair import HeadLayer
+from limbeck.scoring.folded import FoldedTransformer, Prepared
+
+PARTS = ("residual", "queries", "keys", "values", "masked")  # of a text, as `FoldedTransformer.prepare` gives them
+ONLY_LAYER = ("residual", "masked")  # when there is but one layer
+_OPSET, _MICROSOFT = 20, "com.microsoft"
+
+
+class OnnxHead:
+    """`FoldedTransformer` with the work per pair done by onnxruntime, on as many threads as torch has."""
+
+    def __init__(self, folded: FoldedTransformer, int8: bool = False) -> None:
+        onnxruntime = _packages()
+        self.folded = folded
+        self.names, model = head_graph(folded, int8)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3  # errors
+        self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def prepare(self, vectors: Tensor, position: int) -> Prepared:
+        return self.folded.prepare(vectors, position)
+
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        parts = [part.numpy() for text in texts for part in text]
+        return torch.from_numpy(self.session.run(None, dict(zip(self.names, parts, strict=True)))[0])
+
+
+def _packages() -> Any:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+    except ImportError as error:
+        raise LimbeckError(
+            "onnxruntime is not installed; run `pip install 'limbeck[onnx]'`, or use --head torch"
+        ) from error
+    return onnxruntime
+
+
+class _Graph:
+    """Nodes and constants of an ONNX graph, named by counting."""
+
+    def __init__(self, int8: bool) -> None:
+        import onnx
+
+        self.onnx, self.int8 = onnx, int8
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, kind: str, *inputs: str, **options: Any) -> str:
+        name = f"{kind}_{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], **options))
+        return name
+
+    def constant(self, values: Any, dtype: Any = np.float32) -> str:
+        name = f"constant_{len(self.constants)}"
+        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+        self.constants.append(self.onnx.numpy_helper.from_array(np.array(array, dtype, order="C"), name))
+        return name
+
+    def shaped(self, value: str, *shape: int) -> str:
+        return self.add("Reshape", value, self.constant(shape, np.int64))
+
+    def linear(self, value: str, weight: Tensor, bias: Tensor) -> str:
+        """value W^T + b; in bytes where that is wanted."""
+        if not self.int8:
+            return self.add("Add", self.add("MatMul", value, self.constant(weight.T)), self.constant(bias))
+        bytes_, scales = seven_bits(weight)
+        zeros = np.zeros(len(scales))
+        given = [self.constant(bytes_.T, np.int8), self.constant(scales), self.constant(zeros, np.int8)]
+        return self.add("DynamicQuantizeMatMul", value, *given, self.constant(bias), domain=_MICROSOFT)
+
+    def norm(self, value: str, norm: nn.LayerNorm) -> str:
+        return self.add(
+            "LayerNormalization", value, self.constant(norm.weight), self.constant(norm.bias), epsilon=norm.eps
+        )
+
+    def model(self, inputs: Sequence[Any], output: str) -> bytes:
+        made = self.onnx.helper
+        result = made.make_tensor_value_info(output, self.onnx.TensorProto.FLOAT, None)
+        graph = made.make_graph(self.nodes, "head", list(inputs), [result], initializer=self.constants)
+        opsets = [made.make_opsetid("", _OPSET), made.make_opsetid(_MICROSOFT, 1)]
+        model = made.make_model(graph, opset_imports=opsets, ir_version=9)
+        return bytes(model.SerializeToString())
+
+
+def seven_bits(weight: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a weight as whole numbers from -63 to 63, and what one step of each row is worth."""
+    values = weight.detach().cpu().numpy()
+    scales = np.maximum(np.abs(values).max(axis=1), np.finfo(np.float32).tiny) / 63
+    return np.rint(values / scales[:, None]), scales
+
+
+def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]:
+    """The names of its inputs, text by text, and the model."""
+    graph = _Graph(int8)
+    parts = ONLY_LAYER if len(folded.head.layers) == 1 else PARTS
+    texts = range(len(folded.head.positions))
+    names = [f"{part}_{text}" for text in texts for part in parts]
+    info = graph.onnx.helper.make_tensor_value_info
+    kind = graph.onnx.TensorProto.FLOAT
+    inputs = [info(name, kind, ["pairs"] + [None] * (1 if name.startswith("masked") else 2)) for name in names]
+    joined = {part: graph.add("Concat", *(f"{part}_{text}" for text in texts), axis=1) for part in parts}
+    masked = graph.add("Unsqueeze", joined["masked"], graph.constant([1], np.int64))  # [pairs, 1, slots]
+    states = joined["residual"]
+    if len(folded.head.layers) > 1:
+        attended = _attended(graph, joined, masked, folded.heads)
+        states = _after(graph, folded.first, graph.add("Add", states, attended))
+        for layer in folded.between:
+            states = _between(graph, layer, states, masked)
+    return names, graph.model(inputs, _last(graph, folded, states, masked))
+
+
+def _attended(graph: _Graph, joined: dict[str, str], masked: str, heads: int) -> str:
+    """The first layer's attention over prepared queries, keys and merged values: [pairs, slots, dim]."""
+    queries, keys, values = joined["queries"], joined["keys"], joined["values"]
+    if heads == 1:
+        logits = graph.add("Add", graph.add("MatMul", queries, _turned(graph, keys)), masked)
+        return graph.add("MatMul", graph.add("Softmax", logits, axis=-1), values)
+    split = [graph.shaped(value, 0, 0, heads, -1) for value in (queries, keys, values)]
+    found = _attention(graph, *split, masked)  # [pairs, heads, slots, dim]
+    return graph.add("ReduceSum", found, graph.constant([1], np.int64), keepdims=0)
+
+
+def _attention(graph: _Graph, queries: str, keys: str, values: str, masked: str) -> str:
+    """Queries, keys, values [pairs, slots, heads, size] to [pairs, heads, slots, size]."""
+    queries, values = (graph.add("Transpose", value, perm=[0, 2, 1, 3]) for value in (queries, values))
+    keys = graph.add("Transpose", keys, perm=[0, 2, 3, 1])
+    seen = graph.add("Unsqueeze", masked, graph.constant([1], np.int64))  # [pairs, 1, 1, slots]
+    logits = graph.add("Add", graph.add("MatMul", queries, keys), seen)
+    return graph.add("MatMul", graph.add("Softmax", logits, axis=-1), values)
+
+
+def _between(graph: _Graph, layer: HeadLayer, states: str, masked: str) -> str:
+    """A whole layer that is neither the first nor the last."""
+    dim = layer.merge.weight.shape[0]
+    queries, keys, values = layer.attend.weight.chunk(3)
+    biases = layer.attend.bias.chunk(3)
+    scale = (dim // layer.heads) ** -0.5
+    maps = [(queries * scale, biases[0] * scale), (keys, biases[1]), (values, biases[2])]
+    split = [graph.shaped(graph.linear(states, *each), 0, 0, layer.heads, -1) for each in maps]
+    found = graph.add("Transpose", _attention(graph, *split, masked), perm=[0, 2, 1, 3])
+    merged = graph.linear(graph.shaped(found, 0, 0, dim), layer.merge.weight, layer.merge.bias)
+    return _after(graph, layer, graph.add("Add", states, merged))
+
+
+def _last(graph: _Graph, folded: FoldedTransformer, states: str, masked: str) -> str:
+    """The last layer for its first token, and the scores."""
+    dim = folded.head.norm.weight.shape[0]
+    first = graph.add("Gather", states, graph.constant(0, np.int64), axis=1)  # [pairs, dim]
+    asked = graph.shaped(graph.linear(first, folded.ask, folded.ask_bias), 0, folded.heads, dim)
+    logits = graph.add("Add", graph.add("MatMul", asked, _turned(graph, states)), masked)
+    told = graph.add("MatMul", graph.add("Softmax", logits, axis=-1), states)
+    told = graph.linear(graph.shaped(told, 0, folded.heads * dim), folded.tell, folded.tell_bias)
+    found = _after(graph, folded.last, graph.add("Add", first, told))
+    weight, bias = graph.constant(folded.head.output.weight.T), graph.constant(folded.head.output.bias)
+    return graph.add("Add", graph.add("MatMul", found, weight), bias)
+
+
+def _after(graph: _Graph, layer: HeadLayer, summed: str) -> str:
+    """What a layer does once attention is added."""
+    states = graph.norm(summed, layer.first_norm)
+    wide = graph.add("Gelu", graph.linear(states, layer.widen.weight, layer.widen.bias))
+    narrow = graph.linear(wide, layer.narrow.weight, layer.narrow.bias)
+    return graph.norm(graph.add("Add", states, narrow), layer.second_norm)
+
+
+def _turned(graph: _Graph, value: str) -> str:
+    return graph.add("Transpose", value, perm=[0, 2, 1])

@@ -1,0 +1,127 @@
+"""Shards on a Ray cluster: one long-lived actor a worker, one task a shard.
+
+Ray only hands out numbers: a shard is on disk before its task is done, so that a job goes on after anything, with this
+engine or another. Every machine has to see the job's folder, the texts and the model under the same paths.
+
+Without an address a cluster is started on this machine: on 127.0.0.1, with a token of its own, no dashboard.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError
+from limbeck.scoring.engine import Waiting
+from limbeck.scoring.job import JOB, Worker
+
+OBJECTS = 2 << 30  # bytes of Ray's object store: nothing of ours lies there, but with much less Ray hangs
+
+
+class ShardWorker:
+    """The actor: a `Worker` whose mistakes come back as words, not as Ray's tracebacks."""
+
+    def __init__(self, folder: str) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self.folder, self.worker = Path(folder), None
+
+    def run(self, shard: int) -> tuple[int | None, str]:
+        """The number of pairs that were scored; or none, and what is wrong."""
+        try:
+            if not (self.folder / JOB).exists():
+                remedy = "put --out, the texts and the model where every machine of the cluster sees them"
+                raise LimbeckError(f"{self.folder}: is not there on the machine {os.uname().nodename}; {remedy}")
+            self.worker = self.worker or Worker(self.folder)
+            return self.worker.run(shard), ""
+        except LimbeckError as error:
+            return None, str(error)
+        except OSError as error:
+            place = error.filename or self.folder
+            return None, f"{place}: {error.strerror}; mend that and run the same command again"
+
+
+class RayEngine:
+    """Runs a job's shards in `workers` actors; one for each of the cluster's cores by default."""
+
+    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
+        self.workers, self.address = workers, address
+
+    def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
+        with _cluster(self.address, self.workers) as ray:
+            cores = int(ray.cluster_resources().get("CPU", 1))
+            if self.workers is not None and self.workers > cores:
+                raise LimbeckError(f"the cluster has {cores} cores; use --workers {cores} or fewer")
+            count = min(self.workers or cores, len(shards))
+            _Actors(ray, folder.resolve(), shards, advance).run(count)
+
+
+class _Actors:
+    def __init__(self, ray: Any, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
+        self.ray, self.folder, self.advance = ray, folder, advance
+        self.waiting = Waiting(shards)
+        self.made = ray.remote(num_cpus=1, max_restarts=0)(ShardWorker)
+        self.busy: dict[Any, tuple[Any, int]] = {}  # task -> actor, its shard
+
+    def run(self, count: int) -> None:
+        for _ in range(count):
+            self._next(self.made.remote(str(self.folder)))
+        while self.busy:
+            ready, _ = self.ray.wait(list(self.busy), num_returns=1)
+            for task in ready:
+                self._heard(task)
+
+    def _next(self, actor: Any) -> None:
+        shard = self.waiting.next()
+        if shard is not None:
+            self.busy[actor.run.remote(shard)] = (actor, shard)
+
+    def _heard(self, task: Any) -> None:
+        actor, shard = self.busy.pop(task)
+        try:
+            done, problem = self.ray.get(task)
+        except self.ray.exceptions.RayActorError:
+            self.waiting.died(shard, "on the cluster")
+            actor = self.made.remote(str(self.folder))
+        else:
+            if done is None:
+                raise LimbeckError(problem)
+            self.advance(done)
+        self._next(actor)
+
+
+@contextmanager
+def _cluster(address: str | None, workers: int | None) -> Iterator[Any]:
+    """Ray, connected; a cluster that was started here ends with the block."""
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address is None:
+        # Ray takes 127.0.0.1 for "some address that others can reach" and then listens on all of them, unless its
+        # switch for clusters of desktop machines is off; it reads that once, when it is imported.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        if not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    try:
+        import ray
+    except ImportError as error:
+        raise LimbeckError("ray is not installed; run `pip install 'limbeck[ray]'`, or use --engine local") from error
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        options |= {"num_cpus": workers or os.cpu_count(), "include_dashboard": False, "object_store_memory": OBJECTS}
+        options |= {"_node_ip_address": "127.0.0.1"}
+    try:
+        ray.init(address=address or "local", **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        remedy = "check --address and RAY_AUTH_TOKEN, or use --engine local"
+        raise LimbeckError(f"ray: cannot reach a cluster ({reason}); {remedy}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
