@@ -56,7 +56,7 @@ class FoldedTransformer:
         first, last = head.layers[0], head.layers[-1]
         assert isinstance(first, HeadLayer) and isinstance(last, HeadLayer)
         self.first, self.last, self.heads = first, last, first.heads
-        self.between = list(head.layers[1:-1])
+        self.between = [layer for layer in head.layers[1:-1] if isinstance(layer, HeadLayer)]
         with torch.no_grad():
             self._fold_first()
             self._fold_last()

@@ -136,8 +136,8 @@ def _attended(graph: _Graph, joined: dict[str, str], masked: str, heads: int) ->
     if heads == 1:
         logits = graph.add("Add", graph.add("MatMul", queries, _turned(graph, keys)), masked)
         return graph.add("MatMul", graph.add("Softmax", logits, axis=-1), values)
-    split = [graph.shaped(value, 0, 0, heads, -1) for value in (queries, keys, values)]
-    found = _attention(graph, *split, masked)  # [pairs, heads, slots, dim]
+    queries, keys, values = (graph.shaped(value, 0, 0, heads, -1) for value in (queries, keys, values))
+    found = _attention(graph, queries, keys, values, masked)  # [pairs, heads, slots, dim]
     return graph.add("ReduceSum", found, graph.constant([1], np.int64), keepdims=0)
 
 
@@ -157,8 +157,8 @@ def _between(graph: _Graph, layer: HeadLayer, states: str, masked: str) -> str:
     biases = layer.attend.bias.chunk(3)
     scale = (dim // layer.heads) ** -0.5
     maps = [(queries * scale, biases[0] * scale), (keys, biases[1]), (values, biases[2])]
-    split = [graph.shaped(graph.linear(states, *each), 0, 0, layer.heads, -1) for each in maps]
-    found = graph.add("Transpose", _attention(graph, *split, masked), perm=[0, 2, 1, 3])
+    asked, keyed, valued = (graph.shaped(graph.linear(states, *each), 0, 0, layer.heads, -1) for each in maps)
+    found = graph.add("Transpose", _attention(graph, asked, keyed, valued, masked), perm=[0, 2, 1, 3])
     merged = graph.linear(graph.shaped(found, 0, 0, dim), layer.merge.weight, layer.merge.bias)
     return _after(graph, layer, graph.add("Add", states, merged))
 

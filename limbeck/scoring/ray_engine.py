@@ -30,7 +30,8 @@ class ShardWorker:
         import torch
 
         torch.set_num_threads(1)
-        self.folder, self.worker = Path(folder), None
+        self.folder = Path(folder)
+        self.worker: Worker | None = None
 
     def run(self, shard: int) -> tuple[int | None, str]:
         """The number of pairs that were scored; or none, and what is wrong."""
