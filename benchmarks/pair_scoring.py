@@ -122,7 +122,7 @@ def dipair() -> DiPair:
 def heads(matcher: DiPair, seconds: float) -> list[dict[str, Any]]:
     """The head alone on one core, at the batch that suits it best; and how near that is to the product's own limit."""
     torch.set_num_threads(1)
-    folded = fold(matcher)
+    folded = fold(matcher.head, SLOTS, DIM)
     assert isinstance(folded, FoldedTransformer)
     rows = []
     for name, head in {

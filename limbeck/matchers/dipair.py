@@ -21,6 +21,7 @@ from limbeck.matchers.chunks import each_chunk, prepare_chunks
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
 from limbeck.matchers.interactions.maxsim import TokenVectors
+from limbeck.matchers.interactions.poly import PolyAttention
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.matchers.tower import CODE_VERSION, config_digest
@@ -57,16 +58,8 @@ class DiPair(Matcher):
             if isinstance(projection, nn.Linear):
                 nn.init.orthogonal_(projection.weight)
                 nn.init.zeros_(projection.bias)
-        self.head = self._make_head()
+        self.head = make_head(spec, dim)
         self.encoded: Encoded | None = None  # while the encoder is frozen: where its outputs come from
-
-    def _make_head(self) -> nn.Module:
-        spec = self.spec
-        if spec.head == "transformer":
-            return TransformerHead(
-                spec.tokens, self.dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
-            )
-        return FeedForwardHead(spec.tokens, self.dim, spec.head_width, spec.outputs, spec.dropout)
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
         """What a text keeps of its tokens' states."""
@@ -249,6 +242,17 @@ class DiPair(Matcher):
         if unexpected or any(not name.startswith("encoders.") for name in missing):
             raise bad_input(folder / HEAD, "does not fit its configuration", "save the model again")
         return matcher.eval()
+
+
+def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
+    """What reads the kept vectors, of `dim` numbers each."""
+    if spec.kind == "poly_encoder":
+        return PolyAttention()
+    if spec.head == "transformer":
+        return TransformerHead(
+            spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
+        )
+    return FeedForwardHead(spec.tokens, dim, spec.head_width, spec.outputs, spec.dropout)
 
 
 def _take(states: Tensor, mask: Tensor, slots: int, last: bool) -> Tensor:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from sentence_transformers.base.modules import Transformer
-from torch import Tensor, nn
+from torch import Tensor
 
 from limbeck.matchers.dipair import DiPair
-from limbeck.matchers.interactions.poly import Codes, PolyAttention
+from limbeck.matchers.interactions.poly import Codes
 from limbeck.matchers.spec import MatcherSpec
 
 
@@ -27,9 +27,6 @@ class PolyEncoder(DiPair):
     def __init__(self, spec: MatcherSpec, encoders: Sequence[Transformer]) -> None:
         super().__init__(spec, encoders)
         self.codes = Codes(max(spec.tokens), self.width)
-
-    def _make_head(self) -> nn.Module:
-        return PolyAttention()
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
         if self.spec.tokens[position] > 1:

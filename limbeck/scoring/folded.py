@@ -18,9 +18,8 @@ from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from limbeck.matchers import DiPair
 from limbeck.matchers.interactions.dipair import FeedForwardHead, HeadLayer, TransformerHead
 from limbeck.matchers.interactions.maxsim import TokenVectors
 from limbeck.matchers.interactions.poly import PolyAttention
@@ -40,12 +39,11 @@ class FoldedHead(Protocol):
         ...
 
 
-def fold(matcher: DiPair) -> FoldedHead:
-    """The folded form of a matcher's head; it has its own copies of the weights."""
-    head = matcher.head
+def fold(head: nn.Module, tokens: Sequence[int], dim: int) -> FoldedHead:
+    """The folded form of a head over so many tokens of each text, each of `dim` numbers."""
     if isinstance(head, TransformerHead):
         return FoldedTransformer(head)
-    return FoldedFeedForward(matcher) if isinstance(head, FeedForwardHead) else FoldedPoly()
+    return FoldedFeedForward(head, tokens, dim) if isinstance(head, FeedForwardHead) else FoldedPoly()
 
 
 class FoldedTransformer:
@@ -143,11 +141,9 @@ class FoldedTransformer:
 class FoldedFeedForward:
     """`FeedForwardHead`, folded: the first layer is linear, so each text's part of it is known ahead."""
 
-    def __init__(self, matcher: DiPair) -> None:
-        head = matcher.head
-        assert isinstance(head, FeedForwardHead)
+    def __init__(self, head: FeedForwardHead, tokens: Sequence[int], dim: int) -> None:
         self.head = head.eval()
-        sizes = [slots * matcher.dim for slots in matcher.spec.tokens]
+        sizes = [slots * dim for slots in tokens]
         self.parts = [part.detach().clone() for part in head.first.weight.split(sizes, dim=1)]
 
     @torch.inference_mode()

@@ -2,6 +2,7 @@
 
     DIR/
       job.json               what is scored by whom, and how it is cut; another job may not take over the folder
+      head/                  the model's head: workers need no more of it
       encodings/position-0/  stored vectors of the texts (elsewhere with `store`)
       work/                  rows of pairs and texts
       scores/part-00000.parquet ...  written beside and renamed: complete or absent
@@ -36,11 +37,12 @@ from limbeck.matchers import load as load_matcher
 from limbeck.matchers.load import model_folder
 from limbeck.progress import progress, say
 from limbeck.scoring.engine import Engine
-from limbeck.scoring.scorer import TRIED, Scorer, choose_head, encoder_of, head_of, open_store
+from limbeck.scoring.heads import PairHead
+from limbeck.scoring.scorer import TRIED, Scorer, choose_head, encoder_of, open_store
 from limbeck.scoring.source import Source, open_source, source_state
 from limbeck.stores import EncodingStore, encode_with_store
 
-JOB, DONE, SCORES = "job.json", "done.json", "scores"
+JOB, DONE, SCORES, HEAD = "job.json", "done.json", "scores", "head"
 SHARD = 100_000  # pairs in a file
 TOGETHER, LARGEST = 8, 4_000_000  # left texts that share a shard of a cross product, and its pairs at most
 FORMAT = 2
@@ -61,6 +63,7 @@ class Plan:
     top_k: int | None
     dtype: str
     store: str | None
+    stores: list[str]  # of each position's texts, by their place or by their place in the job's folder
     asked: str  # which head was asked for
     head: str  # and which one it is
     batch: int  # pairs through the head at a time: fixed, since sums differ in their last digit by it
@@ -104,12 +107,13 @@ def score_pairs(
     """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was."""
     folder = Path(out).expanduser()
     matcher = load_matcher(model)
-    head_of(matcher)
+    PairHead.of(matcher)
     make_directory(folder)
     with alone_in(folder):
         began = time.monotonic()
-        given = Path(pairs) if pairs is not None else None
-        wanted = {
+        given = Path(pairs).absolute() if pairs is not None else None
+        left, right = (str(Path(side).absolute()) if side and Path(side).exists() else side for side in (left, right))
+        wanted: dict[str, Any] = {
             "model": str(model),
             "identity": digest(str(matcher.identity()), str(Calibration.load(model_folder(model)))),
             "source": source_state(given, left, right),
@@ -118,14 +122,14 @@ def score_pairs(
             "right": right,
             "top_k": top_k,
             "dtype": dtype,
-            "store": str(store) if store else None,
+            "store": str(Path(store).absolute()) if store else None,
             "asked": head,
         }
         _claim(folder, wanted)
         with _nothing_left_of_a_mistake(folder):
             source = open_source(given, left, right, folder / "work")
             _require_texts(matcher, source)
-        encoded = _encode(matcher, source, folder, dtype, str(store) if store else None)
+        encoded = _encode(matcher, source, folder, dtype, wanted["store"])
         plan = _planned(folder, wanted, source, matcher, shard)
         waiting = [number for number in range(plan.shards) if not part_file(folder, number).exists()]
         todo = sum(_size(plan, number) for number in waiting)
@@ -156,7 +160,7 @@ def _claim(folder: Path, wanted: dict[str, Any]) -> None:
     """Refuse a folder of another job, by the first thing that differs; forget what a job left that never began."""
     begun = folder / "work" / "begun.json"
     if not (folder / JOB).exists():
-        ours = ("work", "encodings")
+        ours = ("work", "encodings", HEAD)
         if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
             raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
         if not begun.exists() or read_json(begun) != wanted:
@@ -181,10 +185,13 @@ def _require_texts(matcher: Matcher, source: Source) -> None:
 
 def _store(folder: Path, store: str | None, matcher: Matcher, position: int, dtype: str) -> EncodingStore:
     """The vectors of one position's texts: the job's own, or in a folder that jobs share."""
-    place = folder / "encodings" / f"position-{position}"
-    if store is not None:
-        place = Path(store) / f"{digest(str(matcher.identity()))[:12]}-{dtype}-position-{position}"
-    return open_store(place, matcher, position, dtype)
+    return open_store(folder / _store_place(store, matcher, position, dtype), matcher, position, dtype)
+
+
+def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str) -> str:
+    if store is None:
+        return f"encodings/position-{position}"
+    return str(Path(store) / f"{digest(str(matcher.identity()))[:12]}-{dtype}-position-{position}")
 
 
 def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
@@ -221,8 +228,14 @@ def _planned(folder: Path, wanted: dict[str, Any], source: Source, matcher: Matc
     positions = range(len(source.tables))
     stores = [_store(folder, wanted["store"], matcher, at, wanted["dtype"]) for at in positions]
     rows = _store_rows(folder, source.rows(0, min(len(source), TRIED)))
-    head, batch = choose_head(matcher, wanted["asked"], stores, rows)
-    plan = Plan(**wanted, pairs=len(source), shard=shard, head=head, batch=batch)
+    head = PairHead.of(matcher)
+    how, batch = choose_head(head, wanted["asked"], stores, rows)
+    places = [_store_place(wanted["store"], matcher, at, wanted["dtype"]) for at in positions]
+    plan = Plan(**wanted, pairs=len(source), shard=shard, stores=places, head=how, batch=batch)
+    head.save(folder / HEAD)
+    calibration = Calibration.load(model_folder(wanted["model"]))
+    if calibration is not None:
+        calibration.save(folder / HEAD)
     make_directory(folder / SCORES)
     write_json(place, asdict(plan))
     return plan
@@ -252,17 +265,12 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.plan = Plan(**read_json(folder / JOB))
-        matcher = load_matcher(self.plan.model)
-        self.calibration = Calibration.load(model_folder(self.plan.model))
-        if digest(str(matcher.identity()), str(self.calibration)) != self.plan.identity:
-            raise LimbeckError(f"{self.plan.model}: is not the model that this job began with; choose another --out")
-        plan = self.plan
+        self.plan = plan = Plan(**read_json(folder / JOB))
+        self.calibration = Calibration.load(folder / HEAD)
         listed = Path(plan.pairs_file) if plan.pairs_file else None
         self.source = open_source(listed, plan.left, plan.right, folder / "work")
-        positions = range(len(self.source.tables))
-        stores = [_store(folder, plan.store, matcher, at, plan.dtype) for at in positions]
-        self.scorer = Scorer(head_of(matcher, plan.head), stores, plan.batch)
+        stores = [EncodingStore.read(folder / place) for place in plan.stores]
+        self.scorer = Scorer(PairHead.load(folder / HEAD).folded(plan.head), stores, plan.batch)
 
     @cached_property
     def by_left(self) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Shards on a Ray cluster: one long-lived actor a worker, one task a shard.
 
 Ray only hands out numbers: a shard is on disk before its task is done, so that a job goes on after anything, with this
-engine or another. Every machine has to see the job's folder, the texts and the model under the same paths.
+engine or another. Every machine has to see the job's folder and the texts under the same paths.
 
 Without an address a cluster is started on this machine: on 127.0.0.1, with a token of its own, no dashboard.
 """
@@ -37,7 +37,7 @@ class ShardWorker:
         """The number of pairs that were scored; or none, and what is wrong."""
         try:
             if not (self.folder / JOB).exists():
-                remedy = "put --out, the texts and the model where every machine of the cluster sees them"
+                remedy = "put --out and the texts where every machine of the cluster sees them"
                 raise LimbeckError(f"{self.folder}: is not there on the machine {os.uname().nodename}; {remedy}")
             self.worker = self.worker or Worker(self.folder)
             return self.worker.run(shard), ""

@@ -23,7 +23,8 @@ from torch import Tensor
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.matchers import DiPair, DualEncoder, Matcher
 from limbeck.progress import say
-from limbeck.scoring.folded import FoldedHead, FoldedTransformer, Prepared, fold
+from limbeck.scoring.folded import FoldedHead, Prepared
+from limbeck.scoring.heads import PairHead
 from limbeck.stores import EncodingStore
 
 BATCHES = (32, 64, 128, 256, 512)  # pairs through the head at a time, tried on the machine at hand
@@ -33,51 +34,19 @@ PREPARED = 256 << 20  # bytes of prepared texts
 HEADS = ("auto", "torch", "onnx", "int8")
 
 
-class FoldedDot:
-    """A dual encoder as a head: nothing to fold but the norm of a cosine."""
-
-    def __init__(self, cosine: bool) -> None:
-        self.cosine = cosine
-
-    def prepare(self, vectors: Tensor, position: int) -> Prepared:
-        return (torch.nn.functional.normalize(vectors, dim=-1) if self.cosine else vectors,)
-
-    def score(self, texts: Sequence[Prepared]) -> Tensor:
-        return (texts[0][0] * texts[1][0]).sum(dim=-1, keepdim=True)
-
-
-def head_of(matcher: Matcher, how: str = "torch") -> FoldedHead:
-    """What scores encoded texts: in torch, in onnxruntime, or in onnxruntime with 8-bit weights."""
-    head: FoldedHead
-    if isinstance(matcher, DiPair):
-        head = fold(matcher)
-    elif isinstance(matcher, DualEncoder):
-        head = FoldedDot(matcher.similarity == "cosine")
-    else:
-        remedy = "distil it into a dipair or a dual_encoder first"
-        raise LimbeckError(f"a {matcher.kind} has no head that is cheap enough for long lists of pairs; {remedy}")
-    if how == "torch":
-        return head
-    if not isinstance(head, FoldedTransformer):
-        raise LimbeckError(f"--head {how}: this model has no transformer head to run there; use --head torch")
-    from limbeck.scoring.onnx_head import OnnxHead
-
-    return OnnxHead(head, int8=how == "int8")
-
-
-def choose_head(matcher: Matcher, asked: str, stores: Sequence[EncodingStore], rows: np.ndarray) -> tuple[str, int]:
+def choose_head(head: PairHead, asked: str, stores: Sequence[EncodingStore], rows: np.ndarray) -> tuple[str, int]:
     """Which head and how many pairs at a time are fastest here, tried on some pairs in one thread, as workers have."""
     if asked not in HEADS:
         raise LimbeckError(f"--head {asked}: no such head; {did_you_mean(asked, list(HEADS))}")
     with _one_thread():
         names = [asked] if asked != "auto" else ["torch"]
-        if asked == "auto" and isinstance(head_of(matcher), FoldedTransformer) and _onnx_is_there():
+        if asked == "auto" and head.is_transformer and _onnx_is_there():
             names.append("onnx")
-        scorers = {name: Scorer(head_of(matcher, name), stores) for name in names}
+        scorers = {name: Scorer(head.folded(name), stores) for name in names}
         spent = {name: scorer.tune(rows) for name, scorer in scorers.items()}
         best = min(spent, key=spent.__getitem__)
         if asked == "int8":
-            exact = Scorer(head_of(matcher), stores).score(rows)
+            exact = Scorer(head.folded(), stores).score(rows)
             off = np.abs(scorers["int8"].score(rows) - exact)
             range_ = max(float(np.ptp(exact)), np.finfo(np.float32).tiny)
             worst = f"{off.max():.4f} at worst, {off.max() / range_:.2%} of their range"

@@ -40,7 +40,7 @@ def test_folding_changes_no_score(tiny_bert, options):
         vectors.append(some.masked_fill(short.unsqueeze(-1), 0.0))
         rows.append(torch.randint(9, (40,), generator=generator))
     plain = matcher.match(vectors, rows)
-    folded = fold(matcher)
+    folded = fold(matcher.head, matcher.spec.tokens, matcher.dim)
     prepared = [folded.prepare(some, position) for position, some in enumerate(vectors)]
     picked = [tuple(part[row] for part in text) for text, row in zip(prepared, rows, strict=True)]
     found = folded.score(picked).numpy()

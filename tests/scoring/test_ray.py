@@ -97,7 +97,7 @@ def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, sta
     with pytest.raises(LimbeckError, match="the cluster has 1 cores; use --workers 1 or fewer"):
         score_pairs(model, file, tmp_path / "out", RayEngine(workers=3), **sides_of(tmp_path), shard=10)
     done, problem = ShardWorker(str(tmp_path / "elsewhere")).run(0)
-    assert done is None and "put --out, the texts and the model where every machine of the cluster sees them" in problem
+    assert done is None and "put --out and the texts where every machine of the cluster sees them" in problem
 
 
 def test_ray_is_asked_for_when_it_is_missing(monkeypatch):
