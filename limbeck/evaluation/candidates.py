@@ -10,6 +10,7 @@ its positives, 100 of BM25 and up to 100 random passages. Values of the two sett
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -17,19 +18,26 @@ from limbeck.data.dataset import Candidates, Qrels, RankingData, Texts, positive
 from limbeck.data.trec import read_run
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.rank import Lists
+from limbeck.search.index import SearchIndex
 from limbeck.search.sparse import SparseIndex, bm25_candidates
 
 
 def candidate_run(
     data: RankingData, query_ids: Sequence[str], source: str, split: str, depth: int, index: SparseIndex | None = None
 ) -> Candidates:
-    """Candidates by the name of their source: `bm25`, `given` by the data, or a TREC run file.
+    """Candidates by the name of their source: `bm25`, `given` by the data, a TREC run file, or the folder of an index,
+    which is searched by its vectors if it has some.
 
     A source that knows none of the queries is refused.
     """
     if source == "bm25":
         return bm25_candidates(data, query_ids, depth, index)
-    run = data.candidates(split) if source == "given" else read_run(source)
+    if source == "given":
+        run = data.candidates(split)
+    elif Path(source).is_dir():
+        run = _searched(data, query_ids, source, depth)
+    else:
+        run = read_run(source)
     if query_ids and not any(query in run for query in query_ids):
         problem = f"has candidates for none of the {len(query_ids):,} queries of {split!r} (it has {next(iter(run))!r})"
         raise LimbeckError(f"{data.name if source == 'given' else source}: {problem}; check the query ids")
@@ -40,6 +48,12 @@ def candidate_run(
             problem = f"names document {documents[unknown[0]]!r} for query {query!r}, which the corpus does not have"
             raise LimbeckError(f"{source}: {problem}; add it to the corpus, or remove it from the run")
     return run
+
+
+def _searched(data: RankingData, query_ids: Sequence[str], folder: str, depth: int) -> Candidates:
+    index = SearchIndex.open(folder)
+    mode = "dense" if index.mode() == "hybrid" else None
+    return index.run(data.queries, depth, query_ids, mode=mode)
 
 
 def first_of(run: Candidates, query_ids: Sequence[str], depth: int) -> dict[str, list[str]]:

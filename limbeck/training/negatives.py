@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -25,10 +26,9 @@ def candidate_pools(
 ) -> dict[str, np.ndarray]:
     """Each query's pool of `size` candidate documents (corpus rows) that are not judged positive.
 
-    `source` is `uniform`, a key of `ranked_lists`, several of these joined by `+`, or a TREC run file.
+    `source` is `uniform`, a key of `ranked_lists`, a TREC run file or an index's folder, or several joined by `+`.
     """
-    names = source.split("+")
-    parts = names if all(name == "uniform" or name in ranked_lists for name in names) else [source]
+    parts = [source] if Path(source).exists() else source.split("+")
     share = -(-size // len(parts))
     pools: dict[str, list[np.ndarray]] = {query: [] for query in query_ids}
     for part in parts:

@@ -13,6 +13,7 @@ from limbeck.evaluation.measures import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.spec import TEACHER, MatcherSpec
 from limbeck.objectives import Objective, parse
+from limbeck.search.manifest import is_an_index
 
 SOURCES = ("bm25", "uniform", "given", "scored")
 TOKENS = frozenset({"token_logits"})
@@ -55,7 +56,8 @@ class ListSpec(Part):
     pool: int = Field(32, ge=1, description="candidates per query, from which lists are drawn")
     negatives: str = Field(
         "auto",
-        description="bm25, uniform, given (by the data), scored (by the teacher), joined by +, or a TREC run file; "
+        description="bm25, uniform, given (by the data), scored (by the teacher), joined by +, a TREC run file, "
+        "or the folder of an index, whose nearest documents are mined; "
         "auto is scored where the teacher is only scores, else bm25",
     )
     pick: Literal["sample", "top"] = Field(
@@ -77,10 +79,16 @@ class ListSpec(Part):
     def _pool_is_large_enough(self) -> ListSpec:
         if self.pool < self.size - 1:
             raise ValueError(f"pool ({self.pool}) is smaller than the lists drawn from it (size {self.size})")
-        known = all(name in SOURCES for name in self.negatives.split("+")) or self.negatives == "auto"
-        if not known and not Path(self.negatives).is_file():
-            raise ValueError(f"negatives: {self.negatives!r} is no run file; use {', '.join(SOURCES)}, or a TREC run")
+        names = self.negatives.split("+") if not Path(self.negatives).exists() else [self.negatives]
+        unknown = next((name for name in names if name not in SOURCES and not _minable(name)), None)
+        if unknown is not None and self.negatives != "auto":
+            problem = f"{unknown!r} is no run file and no index"
+            raise ValueError(f"negatives: {problem}; use {', '.join(SOURCES)}, a TREC run, or an index's folder")
         return self
+
+
+def _minable(name: str) -> bool:
+    return Path(name).is_file() or is_an_index(name)
 
 
 class Stage(Part):

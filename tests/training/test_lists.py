@@ -5,13 +5,16 @@ import pytest
 import torch
 
 from limbeck.data import RankingData, Texts
+from limbeck.data.passages import Passages
 from limbeck.errors import LimbeckError
 from limbeck.matchers import MatcherSpec, build
+from limbeck.search.build import build_index
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
 from limbeck.training.queries import draw, split_queries
-from limbeck.training.recipe import DataSpec
+from limbeck.training.recipe import DataSpec, ListSpec
+from tests.conftest import WORDS
 from tests.training.toy import ToyLists
 
 CORPUS = Texts.from_dict({f"d{number}": f"text {number}" for number in range(50)})
@@ -52,6 +55,29 @@ def test_a_run_file_can_be_the_source(tmp_path):
     path = tmp_path / "mine.trec"
     path.write_text("q1 Q0 d9 1 3.0 x\nq1 Q0 d8 2 2.0 x\n")
     assert CORPUS.ids_at(pools(str(path))["q1"]) == ["d9", "d8"]
+
+
+def test_an_index_can_be_the_source_and_gives_its_nearest(tiny_bert, tmp_path):
+    """By its vectors, though it has words too; positives stay out; half of the pool beside another source."""
+    model = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=8, similarity="cosine"))
+    generator = np.random.default_rng(0)
+    texts = {f"d{number}": " ".join(generator.choice(WORDS, size=4)) for number in range(50)}
+    data = RankingData("toy", Texts.from_dict(texts), Texts.from_dict({"q0": "copy file"}))
+    build_index(model, Passages("toy", data.corpus), tmp_path / "index")
+    scores = model.encode_query(["copy file"])[0] @ model.encode_document(list(texts.values())).T
+    nearest = [f"d{number}" for number in np.argsort(-scores)]
+    judged = {"q0": {nearest[0]: 1, nearest[3]: 1}}
+    wanted = [document for document in nearest if document not in judged["q0"]]
+
+    def mined(source: str) -> list[str]:
+        return data.corpus.ids_at(candidate_pools(data, ["q0"], judged, source, 6, {"bm25": lambda _: RUN}, 0)["q0"])
+
+    assert mined(str(tmp_path / "index")) == wanted[:6]
+    both = [document for document in RUN["q0"] if document not in judged["q0"]][:3] + wanted[:3]
+    assert mined(f"bm25+{tmp_path / 'index'}") == list(dict.fromkeys(both))
+    assert ListSpec(negatives=f"bm25+{tmp_path / 'index'}").negatives
+    with pytest.raises(ValueError, match="'nowhere' is no run file and no index"):
+        ListSpec(negatives="bm25+nowhere")
 
 
 def ranking_lists(pick: str = "sample", size: int = 4, **changes: object) -> RankingLists:
