@@ -62,7 +62,7 @@ def test_an_index_can_be_the_source_and_gives_its_nearest(tiny_bert, tmp_path):
     model = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=8, similarity="cosine"))
     generator = np.random.default_rng(0)
     texts = {f"d{number}": " ".join(generator.choice(WORDS, size=4)) for number in range(50)}
-    data = RankingData("toy", Texts.from_dict(texts), Texts.from_dict({"q0": "copy file"}))
+    data = RankingData("toy", Texts.from_dict(texts), Texts.from_dict({"q0": "copy file"}), qrels={})
     build_index(model, Passages("toy", data.corpus), tmp_path / "index")
     scores = model.encode_query(["copy file"])[0] @ model.encode_document(list(texts.values())).T
     nearest = [f"d{number}" for number in np.argsort(-scores)]
