@@ -64,7 +64,7 @@ def test_an_index_can_be_the_source_and_gives_its_nearest(tiny_bert, tmp_path):
     texts = {f"d{number}": " ".join(generator.choice(WORDS, size=4)) for number in range(50)}
     data = RankingData("toy", Texts.from_dict(texts), Texts.from_dict({"q0": "copy file"}), qrels={})
     build_index(model, Passages("toy", data.corpus), tmp_path / "index")
-    scores = model.encode_query(["copy file"])[0] @ model.encode_document(list(texts.values())).T
+    scores = model.score([("copy file", text) for text in texts.values()])
     nearest = [f"d{number}" for number in np.argsort(-scores)]
     judged = {"q0": {nearest[0]: 1, nearest[3]: 1}}
     wanted = [document for document in nearest if document not in judged["q0"]]
