@@ -1,8 +1,9 @@
 """The grid of a sweep: which recipes it runs, and what each is called.
 
-An axis is `KEY=A,B,C`: a key of the recipe and the values it takes. Two keys are short for others: `objective` is
-what the last stage learns by (`softmax_ce + 0.1 * one_hot` is two of them), and `objective.tau` is an argument of
-it, which objectives without such an argument leave alone.
+An axis is `KEY=A,B,C`: a key of the recipe and the values it takes. Three keys are short for others: `objective` is
+what the last stage learns by (`softmax_ce + 0.1 * one_hot` is two of them), `objective.tau` is an argument of it,
+which objectives without such an argument leave alone, and `variant` is another student, with stages of its own if it
+needs them, by a shipped name or from a file.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest, slug
 from limbeck.objectives import parse
 from limbeck.training.recipe import Recipe
-from limbeck.training.recipe_files import parse_recipe, set_value
+from limbeck.training.recipe_files import parse_recipe, set_value, vary
 
-OBJECTIVE = "objective"
+OBJECTIVE, VARIANT = "objective", "variant"
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -114,6 +116,9 @@ def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterato
         if key not in changing:
             continue
         short = key.rpartition(".")[2]
+        if key == VARIANT:
+            yield Path(value).stem
+            continue
         yield value if key == OBJECTIVE else f"{short if last[short] == 1 else key}={value}"
 
 
@@ -122,6 +127,8 @@ def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
         copy = deepcopy(values)
         copy["stages"][-1]["objectives"] = split_outside(value, "+")
         return copy
+    if key == VARIANT:
+        return vary(values, value)
     if key.startswith(f"{OBJECTIVE}."):
         copy = deepcopy(values)
         argument = key.removeprefix(f"{OBJECTIVE}.")

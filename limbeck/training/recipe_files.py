@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import write_atomically
+from limbeck.matchers.spec import BELONGS
 from limbeck.training.recipe import Recipe
 
 
@@ -34,24 +35,53 @@ def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[st
     path = Path(source)
     if str(source) in shipped() and not path.exists():
         path = shipped()[str(source)]
+    remedy = did_you_mean(str(source), list(shipped())) + " (`limbeck recipes` lists what ships)"
+    values, tree = _read(path, "recipe", remedy)
+    if not isinstance(values, dict):
+        raise bad_input(path, "is not a recipe", "a recipe is a mapping with data, student and stages")
+    return parse_recipe(values, str(path), tree, overrides)
+
+
+def variants() -> dict[str, Path]:
+    """The variants of students that come with limbeck, by name."""
+    folder = Path(str(files("limbeck") / "recipes" / "variants"))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
+    """A recipe with another student, and other stages if the variant has some; by a shipped name or from a file.
+
+    What students of all kinds have (weights, layers, lengths) stays as the recipe says, unless the variant says more.
+    """
+    path = variants()[source] if source in variants() and not Path(source).exists() else Path(source)
+    changes, _ = _read(path, "variant", did_you_mean(source, list(variants())))
+    wrong = sorted(set(changes) - {"student", "stages"}) if isinstance(changes, dict) else ["no mapping"]
+    if wrong or not isinstance(changes.get("student", {}), dict):
+        raise bad_input(path, f"is not a variant ({', '.join(wrong) or 'student'})", "give student, or stages, or both")
+    copy = deepcopy(values)
+    student, change = copy["student"], changes.get("student", {})
+    kind = change.get("kind", student.get("kind", "dual_encoder"))
+    stays = {name: value for name, value in student.items() if name not in BELONGS or name == "dropout"}
+    if kind not in BELONGS["dropout"]:
+        stays.pop("dropout", None)
+    return copy | changes | {"student": stays | change if change else student}
+
+
+def _read(path: Path, what: str, remedy: str) -> tuple[Any, yaml.Node | None]:
+    """The values of a YAML file, and its tree, which knows the lines."""
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        remedy = did_you_mean(str(source), list(shipped())) + " (`limbeck recipes` lists what ships)"
-        raise bad_input(path, "no such recipe", remedy) from error
+        raise bad_input(path, f"no such {what}", remedy) from error
     except (OSError, UnicodeDecodeError) as error:
         raise bad_input(path, f"cannot be read ({error})", "give a readable YAML file") from error
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
+        return yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = str(getattr(error, "problem", None) or error).splitlines()[0]
         problem = f"is not valid YAML ({what})"
         raise bad_input(path, problem, "mend the syntax", mark.line + 1 if mark else None) from error
-    if not isinstance(values, dict):
-        raise bad_input(path, "is not a recipe", "a recipe is a mapping with data, student and stages")
-    return parse_recipe(values, str(path), tree, overrides)
 
 
 def parse_recipe(

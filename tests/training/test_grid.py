@@ -4,7 +4,7 @@ import pytest
 
 from limbeck.errors import LimbeckError
 from limbeck.training.grid import cells, parse_axis, split_outside
-from limbeck.training.recipe_files import load_recipe
+from limbeck.training.recipe_files import load_recipe, variants
 
 
 def test_values_are_split_outside_of_brackets_and_quotes():
@@ -86,3 +86,35 @@ def test_a_seed_is_the_students_alone(recipe):
     (cell,) = cells(load_recipe(recipe), [])
     changed = cell.with_seed(5)
     assert (changed.seed, changed.data_seed, changed.teacher_seed) == (5, 0, 0)
+
+
+def test_a_variant_is_another_student_with_what_all_students_have(recipe, tmp_path):
+    recipe["student"] |= {"layers": 2, "document_length": 9, "scale": 5}
+    (tmp_path / "mine.yaml").write_text("student: {kind: dipair, tokens: [2, 2], dim: 8}")
+    (tmp_path / "longer.yaml").write_text("stages: [{objectives: [one_hot], steps: 7}]")
+    names = [str(tmp_path / "mine.yaml"), str(tmp_path / "longer.yaml"), "cross-small"]
+    mine, longer, cross = cells(load_recipe(recipe), [parse_axis(f"variant={','.join(names)}")])
+    assert [cell.name for cell in (mine, longer, cross)] == ["mine", "longer", "cross-small"]
+    student = mine.recipe.student
+    assert (student.kind, student.layers, student.document_length, student.scale) == ("dipair", 2, 9, None)
+    assert mine.recipe.stages == load_recipe(recipe).stages
+    assert longer.recipe.student == load_recipe(recipe).student and longer.recipe.stages[0].steps == 7
+    assert cross.recipe.student.kind == "cross_encoder" and cross.recipe.student.start == student.start
+
+
+@pytest.mark.parametrize("name", variants())
+def test_every_shipped_variant_fits_the_recipe_for_pairs(name):
+    (cell,) = cells(load_recipe("dipair-laptop"), [parse_axis(f"variant={name}")])
+    assert cell.name == name and cell.recipe.student.document_length == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("teacher: {}", "is not a variant .teacher."), ("[1]", "is not a variant"), ("student: 3", "is not a variant")],
+)
+def test_what_is_no_variant_is_refused(recipe, tmp_path, text, line):
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(LimbeckError, match=line):
+        cells(load_recipe(recipe), [parse_axis(f"variant={tmp_path / 'bad.yaml'}")])
+    with pytest.raises(LimbeckError, match="no such variant; did you mean 'de-cos'"):
+        cells(load_recipe(recipe), [parse_axis("variant=de-kos")])
