@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -34,11 +35,17 @@ PREPARED = 256 << 20  # bytes of prepared texts
 HEADS = ("auto", "torch", "onnx", "int8")
 
 
-def choose_head(head: PairHead, asked: str, stores: Sequence[EncodingStore], rows: np.ndarray) -> tuple[str, int]:
+class Vectors(Protocol):
+    """Stored vectors of texts, by their rows."""
+
+    def take(self, rows: np.ndarray) -> np.ndarray: ...
+
+
+def choose_head(head: PairHead, asked: str, stores: Sequence[Vectors], rows: np.ndarray) -> tuple[str, int]:
     """Which head and how many pairs at a time are fastest here, tried on some pairs in one thread, as workers have."""
     if asked not in HEADS:
         raise LimbeckError(f"--head {asked}: no such head; {did_you_mean(asked, list(HEADS))}")
-    with _one_thread():
+    with one_thread():
         names = [asked] if asked != "auto" else ["torch"]
         if asked == "auto" and head.is_transformer and _onnx_is_there():
             names.append("onnx")
@@ -59,7 +66,8 @@ def _onnx_is_there() -> bool:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """What is measured here is measured as workers run."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -87,7 +95,7 @@ def encoder_of(matcher: Matcher, position: int) -> Callable[[list[str]], np.ndar
 class Scorer:
     """Scores pairs that are given as rows of the stores."""
 
-    def __init__(self, head: FoldedHead, stores: Sequence[EncodingStore], batch: int | None = None) -> None:
+    def __init__(self, head: FoldedHead, stores: Sequence[Vectors], batch: int | None = None) -> None:
         self.head, self.stores = head, stores
         self.batch = batch or BATCHES[1]
         self.known: dict[int, tuple[np.ndarray, Prepared]] = {}
