@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-MODULES = ["corpus_memory", "padding", "store_throughput"]
+MODULES = ["corpus_memory", "padding", "store_throughput", "pair_scoring"]
 
 if __name__ == "__main__":
     sys.argv = sys.argv[:1]

@@ -181,14 +181,21 @@ def end_to_end(matcher: DiPair, pairs: int, texts: int, head: str, folder: Path)
     with reporting(None):
         score_pairs(model, folder / "few.parquet", folder / f"few-{head}", LocalEngine(1), **sides, store=store)
         done = score_pairs(
-            model, folder / "pairs.parquet", folder / f"all-{head}", LocalEngine(), **sides, store=store, head=head
+            model,
+            folder / "pairs.parquet",
+            folder / f"all-{head}",
+            LocalEngine(),
+            **sides,
+            store=store,
+            head=head,
+            shard=50_000,
         )
     return done.pairs_per_second
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=500_000, help="scored end to end")
+    parser.add_argument("--pairs", type=int, default=1_000_000, help="scored end to end")
     parser.add_argument("--texts", type=int, default=5_000, help="on each side")
     parser.add_argument("--batch", type=int, default=8, help="pairs at a time of the cross-encoders")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each batch size of each head")

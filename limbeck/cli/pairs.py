@@ -1,4 +1,4 @@
-"""`limbeck pairs`: a pair set out of a ranking set."""
+"""`limbeck pairs`: a pair set out of a ranking set, or more pairs for a pair set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 def register(app: typer.Typer) -> None:
     @app.command()
     def pairs(
-        data: str = typer.Argument(help="A ranking set: a BEIR folder, MS MARCO files, a hub name, ... or pydocs."),
+        data: str = typer.Argument(help="A ranking set (a BEIR folder, MS MARCO files, ...), or a pair set."),
         out: Path = typer.Option(..., "--out", help="Folder for the pair files."),
         how: str = typer.Option("q2p", help="q2p (a BM25 negative for each positive) or neighbours."),
         model: str = typer.Option(None, help="Who finds neighbours: a dual encoder; BM25 by default."),
@@ -33,4 +33,5 @@ def register(app: typer.Typer) -> None:
             return
         print(f"{out}: " + ", ".join(f"{count:,} {split}" for split, count in built.counts.items()) + " pairs")
         extra = f" --set data.unlabelled={out}/transfer.jsonl" if "transfer" in built.counts else ""
-        print(f"next: limbeck distill dipair-laptop --set data.source={out}{extra}")
+        labelled = out if len(built.counts) > 1 or not extra else data
+        print(f"next: limbeck distill dipair-laptop --set data.source={labelled}{extra}")

@@ -1,8 +1,10 @@
-"""Pair sets out of a ranking set, as the papers make theirs.
+"""Pair sets out of a ranking set, as the papers make theirs; and more pairs for a pair set.
 
 `q2p` (VIRT's Q2P): every judged positive, and for each of them one of BM25's first 100 that is not judged positive.
 `neighbours` (DiPair App. B): every judged positive; as negatives, as many of the query's nearest 30 documents, by a
 model or by BM25, whose similarity lies below a threshold; and as a transfer set without labels its nearest 50.
+
+A pair set gets a transfer set alone: each first text of its training pairs with the 50 nearest of their second texts.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from limbeck.data import RankingData, Run, load, positives
+from limbeck.data import PairData, RankingData, Run, Texts, load, positives
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.rank import retrieve
 from limbeck.files import directory_atomically, require_empty_or_absent, write_json
@@ -51,13 +53,16 @@ def build_pairs(
     """Write a folder of pair files with the splits of a ranking set; no query is in two of them."""
     if how not in HOW:
         raise LimbeckError(f"--how {how}: unknown; {did_you_mean(how, list(HOW))}")
-    if how == "neighbours" and below is None:
-        raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
     out = Path(out).expanduser()
     require_empty_or_absent(out, "choose another --out")
     data = load(source)
+    facts: Row = {"source": str(source), "how": how, "model": model, "below": below, "seed": seed}
     if not isinstance(data, RankingData):
-        raise LimbeckError(f"{source}: holds pairs already; give a ranking set")
+        if how != "neighbours":
+            raise LimbeckError(f"{source}: holds pairs already; add --how neighbours for more of them without labels")
+        return _more_pairs(data, out, model, near, facts)
+    if how == "neighbours" and below is None:
+        raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
     splits = [split for split in SPLITS if split in data.qrels]
     if not splits:
         raise LimbeckError(f"{source}: has no judgements for {', '.join(SPLITS)}; add qrels")
@@ -73,9 +78,24 @@ def build_pairs(
             counts[split] = _write(folder / f"{split}.jsonl", rows)
         if how == "neighbours":
             counts["transfer"] = _write(folder / TRANSFER, _transfer(data, lists, near))
-        write_json(
-            folder / "pairs.json", {"source": str(source), "how": how, "model": model, "below": below, "seed": seed}
-        )
+        write_json(folder / "pairs.json", facts)
+    return BuiltPairs(out, counts)
+
+
+def _more_pairs(data: PairData, out: Path, model: str | None, near: int, facts: Row) -> BuiltPairs:
+    """The neighbours of a pair set's training texts; pairs that it has already are not repeated."""
+    pairs = data.splits.get("train", [])
+    if not pairs or any(len(pair.texts) != 2 for pair in pairs):
+        raise LimbeckError(f"{data.name}: has no training pairs of two texts; give a set that has some")
+    sides = [list(dict.fromkeys(pair.texts[side] for pair in pairs)) for side in (0, 1)]
+    queries, corpus = (Texts.from_dict({str(row): text for row, text in enumerate(side)}) for side in sides)
+    ranking = RankingData(data.name, corpus, queries, qrels={"train": {str(row): {} for row in range(len(queries))}})
+    known = {pair.texts for pair in pairs}
+    lists = _nearest(ranking, ["train"], near, model)
+    rows = (row for row in _transfer(ranking, lists, near) if (row["text_a"], row["text_b"]) not in known)
+    with directory_atomically(out) as folder:
+        counts = {"transfer": _write(folder / TRANSFER, rows)}
+        write_json(folder / "pairs.json", facts)
     return BuiltPairs(out, counts)
 
 

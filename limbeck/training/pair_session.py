@@ -163,10 +163,12 @@ class PairSession(BaseSession):
 
 
 def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
-    """The pairs of a run. A missing dev split is held out of train; a pair of test is never trained on."""
+    """The pairs of a run. A missing dev split is held out of train; a pair of test is not trained on, not turned round
+    either.
+    """
     test = _labelled(data, spec.test)
     dev = _labelled(data, spec.dev)
-    elsewhere = {pair.texts for pair in (*test, *dev)}
+    elsewhere = {texts for pair in (*test, *dev) for texts in (pair.texts, pair.texts[::-1])}
     train = _drawn([pair for pair in data.splits.get(spec.train, []) if pair.texts not in elsewhere], None, seed)
     if dev:
         dev = _drawn(dev, spec.dev_queries, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -49,6 +50,22 @@ def test_neighbours_below_a_threshold_are_negatives_and_training_queries_have_a_
     transfer = rows_of(tmp_path / "pairs" / "transfer.jsonl")
     assert {asked[row["text_a"]] for row in transfer} == set(data.qrels["train"])
     assert all("label" not in row for row in transfer) and len(transfer) <= 18 * 5
+
+
+def test_a_pair_set_gets_the_neighbours_of_its_training_texts(beir, tmp_path):
+    build_pairs(str(beir), tmp_path / "pairs")
+    known = {(row["text_a"], row["text_b"]) for row in rows_of(tmp_path / "pairs" / "train.jsonl")}
+    with pytest.raises(LimbeckError, match="holds pairs already; add --how neighbours"):
+        build_pairs(str(tmp_path / "pairs"), tmp_path / "more")
+    built = build_pairs(str(tmp_path / "pairs"), tmp_path / "more", "neighbours", near=4)
+    rows = rows_of(tmp_path / "more" / "transfer.jsonl")
+    assert built.counts == {"transfer": len(rows)} and rows
+    assert not known & {(row["text_a"], row["text_b"]) for row in rows}
+    assert {row["text_a"] for row in rows} <= {left for left, _ in known}
+    assert {row["text_b"] for row in rows} <= {right for _, right in known}
+    count = Counter(row["text_a"] for row in rows)
+    assert max(count.values()) <= 4
+    assert load(str(tmp_path / "more" / "transfer.jsonl")).splits
 
 
 def test_what_cannot_be_paired_is_refused(beir, tmp_path):

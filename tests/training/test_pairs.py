@@ -143,12 +143,14 @@ def test_unlabelled_pairs_are_distilled_and_pairs_of_dev_and_test_never_trained_
 
 def test_splits_hold_out_what_is_missing_and_keep_test_pairs_out_of_training():
     rows = [Pair((f"a{n}", f"b{n}"), n % 2) for n in range(40)]
-    data = PairData("toy", {"train": rows, "test": rows[:10]})
+    turned = [Pair(pair.texts[::-1], pair.label) for pair in rows[:10]]
+    data = PairData("toy", {"train": [*rows, *turned], "test": rows[:10]})
     splits = split_pairs(data, DataSpec(source="toy", dev_queries=5, train_queries=20, labelled_queries=8), seed=0)
     assert len(splits.test) == 10 and len(splits.train) == 20
     assert len(splits.dev) == 3  # a tenth of the thirty that are left
     texts = {part: {pair.texts for pair in getattr(splits, part)} for part in ("train", "dev", "test")}
     assert not texts["train"] & texts["test"] and not texts["train"] & texts["dev"]
+    assert not texts["train"] & {pair.texts for pair in turned}
     assert sum(pair.label is not None for pair in splits.train) == 8
 
 
