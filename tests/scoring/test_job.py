@@ -138,7 +138,7 @@ def test_a_job_goes_on_where_it_was_and_ends_with_the_same_files(model, texts, l
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=20)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "scores").iterdir()}
-    for name in ("part-00001.parquet", "part-00004.parquet"):
+    for name in ("part-0000001.parquet", "part-0000004.parquet"):
         (tmp_path / "out" / "scores" / name).unlink()
     done = score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=20)
     assert (done.scored, done.encoded) == (30, 0)
@@ -347,6 +347,6 @@ def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path,
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
     first = json.loads((tmp_path / "out" / "job.json").read_text())
     monkeypatch.setattr(job_module.Scorer, "tune", lambda *_: 1)
-    (tmp_path / "out" / "scores" / "part-00000.parquet").unlink()
+    (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=11)
     assert json.loads((tmp_path / "out" / "job.json").read_text()) == first
