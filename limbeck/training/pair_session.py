@@ -209,5 +209,6 @@ def _refuse_list_options(recipe: Recipe) -> None:
     if recipe.teacher is not None and recipe.teacher.scores is not None:
         problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
         raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
-    if recipe.data.keep_positives is not None:
-        raise LimbeckError("data.keep_positives: pairs stand alone and have no positives to hide; drop it")
+    for name in ("keep_positives", "min_positives"):
+        if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
+            raise LimbeckError(f"data.{name}: pairs stand alone, there is nothing to count; drop it")

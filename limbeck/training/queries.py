@@ -36,10 +36,13 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
             raise LimbeckError(f"{data.name}: there is no split {split!r}; it has {known}")
     test_labels = _relevant(data, spec.test)
     dev_labels = _relevant(data, spec.dev)
-    train_labels = _relevant(data, spec.train)
+    train_labels = _relevant(data, spec.train, spec.min_positives)
     elsewhere = set(test_labels) | set(dev_labels)
     further = set(unlabelled)
     train = [query for query in train_labels if query not in elsewhere]
+    if not train and spec.min_positives > 1:
+        problem = f"no training query has {spec.min_positives} positives"
+        raise LimbeckError(f"{data.name}: {problem}; lower data.min_positives")
     if not train and not further:  # no labels at all: every query that is not needed elsewhere is an unlabelled one
         train = [query for query in data.queries if query not in elsewhere]
     train = draw(train, None, seed)
@@ -65,10 +68,10 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
     )
 
 
-def _relevant(data: RankingData, split: str | None) -> Qrels:
-    """The judgements of the queries that have at least one relevant document."""
+def _relevant(data: RankingData, split: str | None, least: int = 1) -> Qrels:
+    """The judgements of the queries that have at least `least` relevant documents."""
     judged = data.qrels.get(split or "", {})
-    return {query: grades for query, grades in judged.items() if any(grade > 0 for grade in grades.values())}
+    return {query: grades for query, grades in judged.items() if sum(grade > 0 for grade in grades.values()) >= least}
 
 
 def _sparse(grades: dict[str, int], keep: int | None, seed: int) -> dict[str, int]:

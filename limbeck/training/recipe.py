@@ -39,6 +39,7 @@ class DataSpec(Part):
     labelled_queries: int | None = Field(
         None, ge=0, description="keep the labels of so many training queries or pairs; the others count as unlabelled"
     )
+    min_positives: int = Field(1, ge=1, description="train on labelled queries that have at least so many positives")
     keep_positives: int | None = Field(
         None,
         ge=1,

@@ -177,6 +177,15 @@ def test_hidden_positives_are_unjudged_and_may_be_drawn_as_negatives():
     assert whole.train_labels["q1"] == qrels["train"]["q1"]
 
 
+def test_queries_with_few_positives_can_be_left_out_of_training():
+    qrels = {"train": {"q0": {"d1": 1}, "q1": {"d1": 1, "d2": 2, "d3": 0}}, "test": {"q2": {"d1": 1}}}
+    data = RankingData("toy", CORPUS, QUERIES, qrels)
+    kept = split_queries(data, DataSpec(source="toy", dev=None, min_positives=2), seed=0)
+    assert kept.train == ["q1"] and kept.test == ["q2"]
+    with pytest.raises(LimbeckError, match="no training query has 3 positives; lower data.min_positives"):
+        split_queries(data, DataSpec(source="toy", dev=None, min_positives=3), seed=0)
+
+
 def test_a_missing_dev_split_is_held_out_of_the_training_queries():
     splits = split(has=("train", "test"))
     assert len(splits.dev) == 2 and not set(splits.dev) & set(splits.train)
