@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from limbeck.stores.encoding_files import as_ragged, merge_shards, refuse_non_fi
 from limbeck.stores.manifest import Manifest, canonical
 from limbeck.stores.precision import PRECISIONS, Precision, ReconstructionError, unpack
 from limbeck.stores.ragged import Ragged, spans
-from limbeck.stores.shards import Facts, Files, MappedShard, ShardDirectory
+from limbeck.stores.shards import Facts, Files, MappedShard, ShardDirectory, ShardedStore
 
 KIND = "limbeck encodings"
 LARGE = 2**29  # a larger shard is not merged any more
@@ -46,7 +46,7 @@ def store_path(root: str | Path, key: dict[str, Any]) -> Path:
     return Path(root) / digest(canonical(key))
 
 
-class EncodingStore:
+class EncodingStore(ShardedStore):
     """Vectors per text; see the module for what it promises, and `limbeck.stores.shards` for how."""
 
     def __init__(self, path: Path, wanted: Manifest, *, any_identity: bool = False) -> None:
@@ -74,25 +74,6 @@ class EncodingStore:
     def read(cls, path: str | Path) -> EncodingStore:
         """Open an existing store for reading, whatever its key."""
         return cls(Path(path), Manifest(KIND, {}, {}), any_identity=True)
-
-    def __len__(self) -> int:
-        return self._shards.rows
-
-    def refresh(self) -> None:
-        """See what another process has appended."""
-        self._shards.refresh()
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Stay the only writer over several appends."""
-        return self._shards.writing()
-
-    def verify(self) -> None:
-        """Compare every file with its checksum; the error names the damaged one."""
-        self._shards.verify()
-
-    def compact(self) -> None:
-        """Join small shards into large ones; rows keep their numbers. Appending does most of this by itself."""
-        self._shards.compact()
 
     @property
     def error(self) -> ReconstructionError:

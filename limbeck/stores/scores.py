@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from limbeck.progress import progress
 from limbeck.stores.digests import first_occurrences, locate, pair_digests, text_digests
 from limbeck.stores.manifest import Manifest, canonical
 from limbeck.stores.score_files import ScoreShard, merge_shards, write_shard
-from limbeck.stores.shards import Facts, Files, ShardDirectory
+from limbeck.stores.shards import Facts, Files, ShardDirectory, ShardedStore
 
 if TYPE_CHECKING:
     from limbeck.data.dataset import Candidates, Run
@@ -37,7 +37,7 @@ IMPORT_BLOCK = 500_000
 Pair = tuple[str, str]
 
 
-class ScoreStore:
+class ScoreStore(ShardedStore):
     """Scores per pair; see `limbeck.stores.shards` for how they survive a crash."""
 
     def __init__(self, path: Path, wanted: Manifest, *, any_identity: bool = False) -> None:
@@ -69,25 +69,6 @@ class ScoreStore:
                 store.append([pair[0] for pair in block], [pair[1] for pair in block], [pair[2] for pair in block])
                 advance(len(block))
         return store
-
-    def __len__(self) -> int:
-        return self._shards.rows
-
-    def refresh(self) -> None:
-        """See what another process has appended."""
-        self._shards.refresh()
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Stay the only writer over several appends."""
-        return self._shards.writing()
-
-    def verify(self) -> None:
-        """Compare every file with its checksum; the error names the damaged one."""
-        self._shards.verify()
-
-    def compact(self) -> None:
-        """Join small shards into large ones. Appending does most of this by itself."""
-        self._shards.compact()
 
     def _all(self) -> list[ScoreShard]:
         mapped = self._shards.shards

@@ -14,7 +14,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,3 +220,28 @@ class ShardDirectory:
             self._load(())
         for mapped in track(self.shards, "Verifying"):
             mapped.verify()
+
+
+class ShardedStore:
+    """What every store of shards can do, whatever is in them."""
+
+    _shards: ShardDirectory
+
+    def __len__(self) -> int:
+        return self._shards.rows
+
+    def refresh(self) -> None:
+        """See what another process has appended."""
+        self._shards.refresh()
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Stay the only writer over several appends."""
+        return self._shards.writing()
+
+    def verify(self) -> None:
+        """Compare every file with its checksum; the error names the damaged one."""
+        self._shards.verify()
+
+    def compact(self) -> None:
+        """Join small shards into large ones; rows keep their numbers. Appending does most of this by itself."""
+        self._shards.compact()
