@@ -15,13 +15,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
 from limbeck.matchers import DiPair, DualEncoder, Matcher
 from limbeck.matchers.dipair import make_head
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.scoring.folded import FoldedHead, FoldedTransformer, Prepared, fold
 
+HEADS = ("auto", "torch", "onnx", "int8")
 FACTS, WEIGHTS = "head.json", "head.safetensors"
 
 
@@ -69,6 +70,13 @@ class PairHead:
         module = make_head(MatcherSpec.model_validate(facts["spec"]), facts["dim"])
         module.load_state_dict(load_file(folder / WEIGHTS))
         return cls(facts, module.eval())
+
+    def require(self, how: str) -> None:
+        """Refuse what cannot be had before any work is done."""
+        if how not in HEADS:
+            raise LimbeckError(f"--head {how}: no such head; {did_you_mean(how, list(HEADS))}")
+        if how != "auto":
+            self.folded(how)
 
     @property
     def is_transformer(self) -> bool:

@@ -107,7 +107,7 @@ def score_pairs(
     """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was."""
     folder = Path(out).expanduser()
     matcher = load_matcher(model)
-    PairHead.of(matcher)
+    PairHead.of(matcher).require(head)
     make_directory(folder)
     with alone_in(folder):
         began = time.monotonic()

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.matchers import DiPair, DualEncoder, Matcher
 from limbeck.progress import say
 from limbeck.scoring.folded import FoldedHead, Prepared
@@ -32,7 +31,6 @@ BATCHES = (32, 64, 128, 256, 512)  # pairs through the head at a time, tried on 
 TRIED = 2048  # pairs that are tried
 TEXTS = 1024  # prepared at a time
 PREPARED = 256 << 20  # bytes of prepared texts
-HEADS = ("auto", "torch", "onnx", "int8")
 
 
 class Vectors(Protocol):
@@ -43,8 +41,6 @@ class Vectors(Protocol):
 
 def choose_head(head: PairHead, asked: str, stores: Sequence[Vectors], rows: np.ndarray) -> tuple[str, int]:
     """Which head and how many pairs at a time are fastest here, tried on some pairs in one thread, as workers have."""
-    if asked not in HEADS:
-        raise LimbeckError(f"--head {asked}: no such head; {did_you_mean(asked, list(HEADS))}")
     with one_thread():
         names = [asked] if asked != "auto" else ["torch"]
         if asked == "auto" and head.is_transformer and _onnx_is_there():
