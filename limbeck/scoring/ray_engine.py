@@ -102,12 +102,12 @@ def _cluster(address: str | None, workers: int | None) -> Iterator[Any]:
     """Ray, connected; a cluster that was started here ends with the block."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address is None:
+    if address is None or address.partition(":")[0] in ("127.0.0.1", "localhost"):
         # Ray takes 127.0.0.1 for "some address that others can reach" and then listens on all of them, unless its
         # switch for clusters of desktop machines is off; it reads that once, when it is imported.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        if not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
-            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    if address is None and not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     try:
         import ray
     except ImportError as error:
