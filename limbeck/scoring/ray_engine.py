@@ -14,12 +14,14 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.scoring.engine import Waiting
 from limbeck.scoring.job import JOB, Worker
 
+PATIENCE = 30.0  # seconds without news before the cluster is looked at
 OBJECTS = 2 << 30  # bytes of Ray's object store: nothing of ours lies there, but with much less Ray hangs
 
 
@@ -74,7 +76,9 @@ class _Actors:
         for _ in range(count):
             self._next(self.made.remote(str(self.folder)))
         while self.busy:
-            ready, _ = self.ray.wait(list(self.busy), num_returns=1)
+            ready, _ = self.ray.wait(list(self.busy), num_returns=1, timeout=PATIENCE)
+            if not ready:
+                _require_nodes(self.ray)
             for task in ready:
                 self._heard(task)
 
@@ -88,6 +92,7 @@ class _Actors:
         try:
             done, problem = self.ray.get(task)
         except self.ray.exceptions.RayActorError:
+            _require_nodes(self.ray)
             self.waiting.died(shard, "on the cluster")
             actor = self.made.remote(str(self.folder))
         else:
@@ -95,6 +100,16 @@ class _Actors:
                 raise LimbeckError(problem)
             self.advance(done)
         self._next(actor)
+
+
+def _require_nodes(ray: Any) -> None:
+    """A driver whose cluster is gone would wait for ever, and so would the question whether it is."""
+    alive: list[bool] = []
+    asked = Thread(target=lambda: alive.append(any(node["Alive"] for node in ray.nodes())), daemon=True)
+    asked.start()
+    asked.join(PATIENCE)
+    if not any(alive):
+        raise LimbeckError("ray: the cluster is gone; start it again, and run the same command: what is done stays")
 
 
 @contextmanager

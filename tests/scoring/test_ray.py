@@ -29,8 +29,8 @@ class StandIn:
     class exceptions:
         RayActorError = NoRay
 
-    def __init__(self, die_at=(), cores=2):
-        self.die_at, self.cores, self.calls = list(die_at), cores, 0
+    def __init__(self, die_at=(), cores=2, gone=False):
+        self.die_at, self.cores, self.calls, self.gone = list(die_at), cores, 0, gone
 
     def cluster_resources(self):
         return {"CPU": float(self.cores)}
@@ -56,8 +56,11 @@ class StandIn:
 
         return lambda _: Actor
 
-    def wait(self, tasks, num_returns):
-        return tasks[:num_returns], tasks[num_returns:]
+    def wait(self, tasks, num_returns, timeout):
+        return ([], tasks) if self.gone else (tasks[:num_returns], tasks[num_returns:])
+
+    def nodes(self):
+        return [{"Alive": not self.gone}]
 
     def get(self, task):
         actor, shard, dies = task
@@ -96,6 +99,9 @@ def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, sta
     stand_in(StandIn(cores=1))
     with pytest.raises(LimbeckError, match="the cluster has 1 cores; use --workers 1 or fewer"):
         score_pairs(model, file, tmp_path / "out", RayEngine(workers=3), **sides_of(tmp_path), shard=10)
+    stand_in(StandIn(gone=True))
+    with pytest.raises(LimbeckError, match="the cluster is gone; start it again"):
+        score_pairs(model, file, tmp_path / "out", RayEngine(), **sides_of(tmp_path), shard=10)
     done, problem = ShardWorker(str(tmp_path / "elsewhere")).run(0)
     assert done is None and "put --out and the texts where every machine of the cluster sees them" in problem
 
