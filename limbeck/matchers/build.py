@@ -59,6 +59,8 @@ def _transformer(spec: MatcherSpec, lengths: dict[str, int], kind: type[Transfor
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         problem = f"{spec.start}: no model that can be loaded ({first_line(error)})"
         raise LimbeckError(f"{problem}; give a folder or a hub name") from error
+    if spec.inner_dropout is not None:
+        _set_dropout(transformer.model, spec.inner_dropout)
     positions = getattr(transformer.config, "max_position_embeddings", None) or 0
     if 0 < positions < lengths["max_seq_length"]:
         problem = f"a length of {lengths['max_seq_length']} tokens is more than {spec.start} has positions for"
@@ -67,6 +69,15 @@ def _transformer(spec: MatcherSpec, lengths: dict[str, int], kind: type[Transfor
         if name.startswith("pooler."):  # BERT's own pooler is not in any score
             parameter.requires_grad_(False)
     return transformer
+
+
+def _set_dropout(model: nn.Module, probability: float) -> None:
+    """On states and on attention, which some architectures keep as a number and others as a module."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = probability
+        elif isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = probability
 
 
 def _refuse_more_layers_than_there_are(spec: MatcherSpec, path: str) -> None:

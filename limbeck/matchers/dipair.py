@@ -213,7 +213,7 @@ class DiPair(Matcher):
     def configuration(self) -> dict[str, Any]:
         return {
             "version": CODE_VERSION,
-            "spec": self.spec.model_dump(exclude={"start"}),
+            "spec": self.spec.model_dump(exclude={"start", "inner_dropout"}),
             "transformers": [config_digest(encoder.config) for encoder in self.encoders],
             "tokenisers": [tokeniser_digest(encoder.tokenizer) for encoder in self.encoders],
         }

@@ -49,6 +49,12 @@ class MatcherSpec(BaseModel):
     )
     document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
     dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
+    inner_dropout: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="dropout inside the transformer, in training only; its own by default, 0 trains faster",
+    )
     layer_norm: bool = Field(False, description="layer norm on the pooled output")
     dim: int | None = Field(
         None, ge=1, le=65536, description="vector size after a learnt projection; none by default, 128 for colbert"

@@ -134,3 +134,32 @@ def test_a_length_beyond_the_positions_is_refused(tiny_bert):
 
     with pytest.raises(LimbeckError, match="a length of 65 tokens is more than .* ask for at most 64"):
         build(MatcherSpec(start=tiny_bert, document_length=65))
+
+
+@pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder", "dipair"])
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_dropout_inside_the_transformer_can_be_turned_off(tiny_bert, tmp_path, kind, family):
+    start = tiny_bert if family == "bert" else distilbert(tiny_bert, tmp_path)
+    batch = TextBatch(["copy a file"], ["open the folder", "read the list"], lists=torch.tensor([[0, 1]]))
+
+    def two_passes(**options) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        matcher = build(MatcherSpec(kind=kind, start=start, query_length=8, document_length=8, **options)).train()
+        inputs = matcher.prepare(batch)
+        return [matcher(inputs).scores for _ in range(2)]
+
+    first, second = two_passes()
+    assert not torch.allclose(first, second)
+    first, second = two_passes(inner_dropout=0.0)
+    assert torch.equal(first, second)
+
+
+def distilbert(tiny_bert, folder) -> str:
+    """Keeps attention's dropout as a module of another name, and its tokeniser."""
+    from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    tokenizer.save_pretrained(folder / "distil")
+    sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64}
+    DistilBertModel(DistilBertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder / "distil")
+    return str(folder / "distil")
