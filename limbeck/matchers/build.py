@@ -77,7 +77,7 @@ def _set_dropout(model: nn.Module, probability: float) -> None:
         if isinstance(module, nn.Dropout):
             module.p = probability
         elif isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = probability
+            module.attention_dropout = probability  # type: ignore[assignment]
 
 
 def _refuse_more_layers_than_there_are(spec: MatcherSpec, path: str) -> None:
