@@ -146,7 +146,7 @@ class Scorer:
     def tune(self, rows: np.ndarray) -> float:
         """Settle on the batch that is fastest here: small ones stay in cache, large ones waste less. Its seconds."""
         some = rows[:TRIED]
-        self.score(some[:64])
+        self.score(some)  # prepares the texts, once
         spent = {}
         for batch in BATCHES:
             self.batch = batch
