@@ -5,7 +5,8 @@
             ...
             advance(len(block))
 
-Nothing is shown unless somebody installed a reporter with `reporting`.
+Nothing is shown unless somebody installed a reporter with `reporting`. A task inside another of the same name is a part
+of it: it moves the outer one on, which then need not wait for the end of a block.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -40,6 +42,24 @@ def reporting(reporter: Reporter | None) -> Iterator[None]:
         _reporter.reset(token)
 
 
+@dataclass(eq=False)
+class _Task:
+    label: str
+    show: Advance
+    ahead: int = 0  # what parts of it have shown already
+
+    def advance(self, count: int) -> None:
+        self.show(count - min(count, self.ahead))
+        self.ahead -= min(count, self.ahead)
+
+    def part(self, count: int) -> None:
+        self.show(count)
+        self.ahead += count
+
+
+_tasks: list[_Task] = []
+
+
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Advance]:
     """Announce a task of `total` units; the block gets a function that advances it."""
@@ -47,8 +67,16 @@ def progress(label: str, total: int | None = None) -> Iterator[Advance]:
     if reporter is None:
         yield lambda _: None
         return
-    with reporter.task(label, total) as advance:
-        yield advance
+    if _tasks and _tasks[-1].label == label:
+        yield _tasks[-1].part
+        return
+    with reporter.task(label, total) as show:
+        task = _Task(label, show)
+        _tasks.append(task)
+        try:
+            yield task.advance
+        finally:
+            _tasks.remove(task)
 
 
 def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
