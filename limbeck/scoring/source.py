@@ -86,11 +86,11 @@ def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
     """Blocks [pairs, 2] of rows; an id that nobody knows is named with its line."""
     done = 0
     for lines, columns in _id_columns(path):
-        rows = np.stack([table.find(column) for table, column in zip(tables, columns, strict=True)], axis=1)
+        rows = np.stack([_rows_of(table, column) for table, column in zip(tables, columns, strict=True)], axis=1)
         bad = np.flatnonzero((rows < 0).any(axis=1))
         if len(bad):
             at, side = int(bad[0]), int(rows[bad[0], 0] >= 0)
-            problem = f"names {('left', 'right')[side]} text {columns[side][at]!r}, which is not there"
+            problem = f"names {('left', 'right')[side]} text {columns[side][at].as_py()!r}, which is not there"
             raise bad_input(path, problem, "add the text, or drop the pair", lines[at])
         yield rows.astype(np.int32)
         done += len(rows)
@@ -98,14 +98,24 @@ def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
         raise bad_input(path, "holds no pairs", _REMEDY)
 
 
-def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+def _rows_of(table: Texts, column: pa.LargeStringArray) -> np.ndarray:
+    """The rows of ids, many of which come again and again."""
+    known = column.dictionary_encode()
+    return table.find(known.dictionary)[known.indices.to_numpy()]
+
+
+def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[pa.LargeStringArray]]]:
     """Blocks of lines and id columns; parquet column by column, the others row by row."""
     if bare_suffix(path) == ".parquet":
         file = _parquet(path)
         names = _id_names(path, file.schema_arrow.names)
         first = 1
         for batch in file.iter_batches(batch_size=_ROWS, columns=list(names)):
-            columns = [batch.column(name).cast(pa.large_string()).to_pylist() for name in names]
+            columns = [batch.column(name).cast(pa.large_string()) for name in names]
+            for name, column in zip(names, columns, strict=True):
+                if column.null_count:
+                    at = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+                    raise bad_input(path, f"has no {name}", _REMEDY, first + at)
             yield range(first, first + len(batch)), columns
             first += len(batch)
         return
@@ -116,7 +126,8 @@ def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
         for number, record in block:
             if any(record.get(name) in (None, "") for name in found):
                 raise bad_input(path, f"has no {' or no '.join(found)}", _REMEDY, number)
-        yield [number for number, _ in block], [[str(record[name]) for _, record in block] for name in found]
+        columns = [pa.array([str(record[name]) for _, record in block], pa.large_string()) for name in found]
+        yield [number for number, _ in block], columns
 
 
 def _id_names(path: Path, names: Iterable[str]) -> tuple[str, str]:

@@ -209,6 +209,9 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
     wrong = tmp_path / "wrong.parquet"
     pq.write_table(pa.table({"a": ["l0"], "b": ["r0"]}), wrong)
     refused("has the columns a, b; name its columns left and right", wrong)
+    gap = tmp_path / "gap.parquet"
+    pq.write_table(pa.table({"left": ["l0", "l1", "l2"], "right": ["r0", None, "r1"]}), gap)
+    refused("gap.parquet:2: has no right; name its columns", gap)
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 but not really")
     refused("is not a whole parquet file", broken)
