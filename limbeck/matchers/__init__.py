@@ -1,14 +1,24 @@
-"""Matchers: models that score a query against a document."""
+"""Matchers: models that score a query against a document.
 
-from limbeck.matchers.base import Matcher, TextBatch
-from limbeck.matchers.build import build
-from limbeck.matchers.colbert import ColBERT
-from limbeck.matchers.cross_encoder import CrossEncoder
-from limbeck.matchers.dipair import DiPair
-from limbeck.matchers.dual_encoder import DualEncoder
-from limbeck.matchers.load import load
-from limbeck.matchers.poly_encoder import PolyEncoder
-from limbeck.matchers.spec import MatcherSpec
+Names are imported on first use: who only needs an interaction, as a worker that scores pairs does, loads no library of
+models. (So no module here may have the name of something that the package gives.)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from limbeck.matchers.base import Matcher, TextBatch
+    from limbeck.matchers.building import build
+    from limbeck.matchers.colbert import ColBERT
+    from limbeck.matchers.cross_encoder import CrossEncoder
+    from limbeck.matchers.dipair import DiPair
+    from limbeck.matchers.dual_encoder import DualEncoder
+    from limbeck.matchers.loading import load
+    from limbeck.matchers.poly_encoder import PolyEncoder
+    from limbeck.matchers.spec import MatcherSpec
 
 __all__ = [
     "ColBERT",
@@ -22,3 +32,22 @@ __all__ = [
     "build",
     "load",
 ]
+
+_HOME = {
+    "Matcher": "limbeck.matchers.base",
+    "TextBatch": "limbeck.matchers.base",
+    "build": "limbeck.matchers.building",
+    "ColBERT": "limbeck.matchers.colbert",
+    "CrossEncoder": "limbeck.matchers.cross_encoder",
+    "DiPair": "limbeck.matchers.dipair",
+    "DualEncoder": "limbeck.matchers.dual_encoder",
+    "load": "limbeck.matchers.loading",
+    "PolyEncoder": "limbeck.matchers.poly_encoder",
+    "MatcherSpec": "limbeck.matchers.spec",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

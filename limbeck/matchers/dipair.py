@@ -19,9 +19,8 @@ from limbeck.files import directory_atomically, write_json
 from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts, distinct, tokeniser_digest
 from limbeck.matchers.chunks import each_chunk, prepare_chunks
 from limbeck.matchers.gather import gather_rows
-from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.heads import make_head
 from limbeck.matchers.interactions.maxsim import TokenVectors
-from limbeck.matchers.interactions.poly import PolyAttention
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.matchers.tower import CODE_VERSION, config_digest
@@ -242,17 +241,6 @@ class DiPair(Matcher):
         if unexpected or any(not name.startswith("encoders.") for name in missing):
             raise bad_input(folder / HEAD, "does not fit its configuration", "save the model again")
         return matcher.eval()
-
-
-def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
-    """What reads the kept vectors, of `dim` numbers each."""
-    if spec.kind == "poly_encoder":
-        return PolyAttention()
-    if spec.head == "transformer":
-        return TransformerHead(
-            spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
-        )
-    return FeedForwardHead(spec.tokens, dim, spec.head_width, spec.outputs, spec.dropout)
 
 
 def _take(states: Tensor, mask: Tensor, slots: int, last: bool) -> Tensor:

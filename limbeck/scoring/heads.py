@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
-from limbeck.matchers import DiPair, DualEncoder, Matcher
-from limbeck.matchers.dipair import make_head
+from limbeck.matchers.interactions.heads import make_head
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.scoring.folded import FoldedHead, FoldedTransformer, Prepared, fold
+
+if TYPE_CHECKING:
+    from limbeck.matchers import Matcher
 
 HEADS = ("auto", "torch", "onnx", "int8")
 FACTS, WEIGHTS = "head.json", "head.safetensors"
@@ -48,6 +50,8 @@ class PairHead:
 
     @classmethod
     def of(cls, matcher: Matcher) -> PairHead:
+        from limbeck.matchers import DiPair, DualEncoder  # not above: workers have no need of them
+
         if isinstance(matcher, DiPair):
             return cls({"spec": matcher.spec.model_dump(), "dim": matcher.dim}, matcher.head)
         if isinstance(matcher, DualEncoder):

@@ -28,7 +28,7 @@ class LocalEngine:
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         count = min(self.workers, len(shards))
         if count == 1:
-            from limbeck.scoring.job import Worker
+            from limbeck.scoring.worker import Worker
 
             worker = Worker(folder)
             with reporting(None):
@@ -100,7 +100,7 @@ def _work(folder: str, pipe: Connection) -> None:
     """What a worker process does until its driver has no more shards, or is gone."""
     import torch
 
-    from limbeck.scoring.job import Worker
+    from limbeck.scoring.worker import Worker
 
     torch.set_num_threads(1)
     try:

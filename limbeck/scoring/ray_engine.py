@@ -19,7 +19,7 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.scoring.engine import Waiting
-from limbeck.scoring.job import JOB, Worker
+from limbeck.scoring.worker import JOB, Worker
 
 PATIENCE = 30.0  # seconds without news before the cluster is looked at
 OBJECTS = 2 << 30  # bytes of Ray's object store: nothing of ours lies there, but with much less Ray hangs

@@ -11,21 +11,18 @@ the same few meet all the time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.matchers import DiPair, DualEncoder, Matcher
 from limbeck.progress import say
 from limbeck.scoring.folded import FoldedHead, Prepared
 from limbeck.scoring.heads import PairHead
-from limbeck.stores import EncodingStore
 
 BATCHES = (32, 64, 128, 256, 512)  # pairs through the head at a time, tried on the machine at hand
 TRIED = 2048  # pairs that are tried
@@ -70,22 +67,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def open_store(folder: Path, matcher: Matcher, position: int, dtype: str) -> EncodingStore:
-    """The store of one position's texts, keyed by all that changes what it holds."""
-    key = {**matcher.identity(), "position": position}
-    tokens = matcher.spec.tokens[position] if isinstance(matcher, DiPair) else None
-    dim: int = matcher.dim  # type: ignore[assignment]
-    return EncodingStore.open(folder, key, dim, dtype, tokens)  # type: ignore[arg-type]
-
-
-def encoder_of(matcher: Matcher, position: int) -> Callable[[list[str]], np.ndarray]:
-    """How texts of one position are encoded."""
-    if isinstance(matcher, DiPair):
-        return lambda texts: matcher.encode(texts, position)
-    assert isinstance(matcher, DualEncoder)
-    return matcher.encode_query if position == 0 else matcher.encode_document
 
 
 class Scorer:

@@ -10,8 +10,9 @@ import numpy as np
 from limbeck.matchers import DiPair, DualEncoder, Matcher
 from limbeck.matchers.base import distinct
 from limbeck.progress import reporting
+from limbeck.scoring.encoders import encoder_of
 from limbeck.scoring.heads import PairHead
-from limbeck.scoring.scorer import TRIED, Scorer, choose_head, encoder_of, one_thread
+from limbeck.scoring.scorer import TRIED, Scorer, choose_head, one_thread
 
 FEW = 128  # pairs that are timed where each costs a whole pass
 REPEATS = 5

@@ -22,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import tokeniser_digest, weights_digest
-from limbeck.matchers.build import first_line
+from limbeck.matchers.building import first_line
 from limbeck.matchers.names import resolve
 from limbeck.matchers.quiet import quiet
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from limbeck.data import Pair, PairData, load
 from limbeck.data.pairs import load_pairs
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.calibration import calibrate
 from limbeck.evaluation.pairs import PAIR_MEASURES, evaluate_pairs
 from limbeck.files import digest
 from limbeck.matchers import Matcher
 from limbeck.progress import say
+from limbeck.scoring.calibration import calibrate
 from limbeck.stores import EncodingStore
 from limbeck.stores.encodings import encode_with_store
 from limbeck.training.base_session import BaseSession, DevMeasure

@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.calibration import check_criterion
 from limbeck.evaluation.measures import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.spec import TEACHER, MatcherSpec
 from limbeck.objectives import Objective, parse
+from limbeck.scoring.calibration import check_criterion
 from limbeck.search.manifest import is_an_index
 
 SOURCES = ("bm25", "uniform", "given", "scored")

@@ -16,12 +16,13 @@ import pytest
 import torch
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.calibration import Calibration
 from limbeck.matchers import MatcherSpec, build, load
 from limbeck.scoring import job as job_module
 from limbeck.scoring import scorer as scorer_module
-from limbeck.scoring.job import score_pairs, top_of_each
+from limbeck.scoring.calibration import Calibration
+from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
+from limbeck.scoring.worker import top_of_each
 from tests.training.toy import WORDS
 
 ONE = LocalEngine(1)
@@ -349,7 +350,13 @@ def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path,
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
     first = json.loads((tmp_path / "out" / "job.json").read_text())
-    monkeypatch.setattr(job_module.Scorer, "tune", lambda *_: 1)
+    monkeypatch.setattr(scorer_module.Scorer, "tune", lambda *_: 1)
     (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=11)
     assert json.loads((tmp_path / "out" / "job.json").read_text()) == first
+
+
+def test_a_worker_loads_no_library_of_models():
+    """Seconds and hundreds of megabytes for each of many workers."""
+    program = "import sys, limbeck.scoring.worker; print([n for n in ('transformers', 'sklearn') if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"

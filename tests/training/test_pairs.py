@@ -10,8 +10,8 @@ import torch
 
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.calibration import Calibration
 from limbeck.matchers import DiPair, load
+from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
 from limbeck.training.pair_lists import PairLists, label_array

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from limbeck.errors import LimbeckError
 from limbeck.files import recover_directory
 from limbeck.matchers.base import Matcher
-from limbeck.matchers.build import first_line
+from limbeck.matchers.building import first_line
 from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dipair import CONFIG, DiPair

@@ -1,0 +1,20 @@
+"""Which head a specification asks for."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.poly import PolyAttention
+from limbeck.matchers.spec import MatcherSpec
+
+
+def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
+    """What reads the kept vectors, of `dim` numbers each."""
+    if spec.kind == "poly_encoder":
+        return PolyAttention()
+    if spec.head == "transformer":
+        return TransformerHead(
+            spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
+        )
+    return FeedForwardHead(spec.tokens, dim, spec.head_width, spec.outputs, spec.dropout)

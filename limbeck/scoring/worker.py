@@ -1,0 +1,146 @@
+"""What a worker needs of a scoring job: its plan, its head, its stores. It imports no library of models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from limbeck import __version__
+from limbeck.errors import LimbeckError
+from limbeck.files import read_json, write_atomically
+from limbeck.scoring.calibration import Calibration
+from limbeck.scoring.heads import PairHead
+from limbeck.scoring.scorer import Scorer
+from limbeck.scoring.source import open_source
+from limbeck.stores import EncodingStore
+
+JOB, SCORES, HEAD = "job.json", "scores", "head"
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the files of a job."""
+
+    model: str
+    identity: str  # of the model's weights and configuration
+    source: str  # of the pairs' files
+    pairs: int
+    pairs_file: str | None
+    left: str | None
+    right: str | None
+    shard: int
+    top_k: int | None
+    dtype: str
+    store: str | None
+    stores: list[str]  # of each position's texts, by their place or by their place in the job's folder
+    asked: str  # which head was asked for
+    head: str  # and which one it is
+    batch: int  # pairs through the head at a time: fixed, since sums differ in their last digit by it
+    format: int = FORMAT
+    limbeck: str = __version__
+
+    @property
+    def shards(self) -> int:
+        return math.ceil(self.pairs / self.shard)
+
+
+def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
+    """Rows of text tables as rows of the stores."""
+    columns = [np.load(folder / "work" / f"rows-{at}.npy", mmap_mode="r")[rows[:, at]] for at in range(rows.shape[1])]
+    return np.stack(columns, axis=1)
+
+
+def part_file(folder: Path, shard: int) -> Path:
+    return folder / SCORES / f"part-{shard:07}.parquet"
+
+
+class Worker:
+    """Scores shards of one job; made in whatever process or machine sees its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan = plan = Plan(**read_json(folder / JOB))
+        self.calibration = Calibration.load(folder / HEAD)
+        listed = Path(plan.pairs_file) if plan.pairs_file else None
+        self.source = open_source(listed, plan.left, plan.right, folder / "work")
+        stores = [EncodingStore.read(folder / place) for place in plan.stores]
+        self.scorer = Scorer(PairHead.load(folder / HEAD).folded(plan.head), stores, plan.batch)
+
+    @cached_property
+    def by_left(self) -> tuple[np.ndarray, np.ndarray]:
+        """Listed pairs in the order of their left texts, for the best of each, and these texts: 12 bytes a pair."""
+        assert self.source.pairs is not None
+        lefts = np.asarray(self.source.pairs[:, 0])
+        order = np.argsort(lefts, kind="stable")
+        return order, lefts[order]
+
+    def run(self, shard: int) -> int:
+        """Score one shard and write its file; the number of its pairs."""
+        plan = self.plan
+        start, stop = shard * plan.shard, min((shard + 1) * plan.shard, plan.pairs)
+        if plan.top_k is None or self.source.pairs is None:
+            numbers, rows = np.arange(start, stop), self.source.rows(start, stop)
+        else:
+            order, lefts = self.by_left
+            numbers = order[slice(*_whole_lefts(lefts, start, stop))]
+            rows = np.asarray(self.source.pairs[numbers], dtype=np.int64)
+        scores = self.scorer.score(store_rows(self.folder, rows)) if len(rows) else np.zeros((0, 1), np.float32)
+        bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
+        if len(bad):
+            raise LimbeckError(
+                f"the score of pair {numbers[bad[0]] + 1} is not finite; the model is damaged, use another"
+            )
+        table = self._table(numbers, rows, scores)
+        with write_atomically(part_file(self.folder, shard)) as handle:
+            pq.write_table(table, handle, compression="zstd")
+        return stop - start
+
+    def _table(self, numbers: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> pa.Table:
+        columns: dict[str, Any] = {}
+        if self.plan.top_k is not None:
+            keep, rank = top_of_each(rows[:, 0], scores[:, -1], self.plan.top_k)
+            numbers, rows, scores = numbers[keep], rows[keep], scores[keep]
+            columns["rank"] = pa.array(rank.astype(np.int32))
+        columns = {"pair": pa.array(numbers)} | columns
+        if self.source.named:
+            for name, table, place in zip(("left", "right"), self.source.tables, rows.T, strict=True):
+                distinct, where = np.unique(place, return_inverse=True)
+                values = pa.array(table.ids_at(distinct), type=pa.string())
+                columns[name] = pa.DictionaryArray.from_arrays(pa.array(where.astype(np.int32)), values)
+        if scores.shape[1] == 1:
+            columns["score"] = pa.array(scores[:, 0])
+            if self.calibration is not None:
+                probabilities = self.calibration.probabilities(scores[:, 0])
+                columns["probability"] = pa.array(probabilities.astype(np.float32))
+                columns["match"] = pa.array(probabilities >= self.calibration.threshold)
+        else:
+            columns |= {f"score_{number}": pa.array(column) for number, column in enumerate(scores.T)}
+        return pa.table(columns)
+
+
+def _whole_lefts(lefts: np.ndarray, start: int, stop: int) -> tuple[int, int]:
+    """A slice of ordered pairs moved so that no left text is cut: each belongs to the shard in which it starts."""
+
+    def moved(at: int) -> int:
+        if at == 0 or at >= len(lefts):
+            return min(at, len(lefts))
+        return int(np.searchsorted(lefts, lefts[at - 1], side="right")) if lefts[at] == lefts[at - 1] else at
+
+    return moved(start), moved(stop)
+
+
+def top_of_each(lefts: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of each left text's k best pairs, best first, and their ranks from 1; equal scores in given order."""
+    order = np.lexsort((np.arange(len(scores)), -scores, lefts))
+    starts = np.flatnonzero(np.append(True, np.diff(lefts[order]) != 0))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    keep = rank < k
+    return order[keep], rank[keep] + 1
