@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -13,27 +15,25 @@ if TYPE_CHECKING:
 
 
 def results_table(rows: list[Row]) -> Table:
-    """Quality beside speed and size."""
+    """Quality beside speed and size; a column that nobody filled is left out."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model", no_wrap=True)
     measures = list(dict.fromkeys(name for row in rows for name in row.measures))
-    headings = [*measures, "kept", "ms/query", "pairs/s", "size", "speed-up"]
+    columns: dict[str, Callable[[Row], str]] = {name: partial(_measure, name=name) for name in measures}
+    columns |= {
+        "kept": lambda row: f"{row.kept:.0%}" if row.kept is not None else "",
+        "ms/query": lambda row: f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
+        "pairs/s": lambda row: f"{row.pairs_per_second:,.0f}" if row.pairs_per_second is not None else "",
+        "size": lambda row: f"{row.size_mb:,.0f} MB" if row.size_mb is not None else "",
+        "speed-up": lambda row: f"{row.speedup:,.0f}x" if row.speedup is not None else "",
+    }
     compared = next((row.significance["against"] for row in rows if row.significance), None)
     if compared is not None:
-        headings += [f"against {compared}"]
-    for heading in headings:
+        columns[f"against {compared}"] = _significance
+    filled = {heading: cells for heading, cell in columns.items() if any(cells := [cell(row) for row in rows])}
+    for heading in filled:
         table.add_column(heading, justify="right")
-    for row in rows:
-        cells = [_measure(row, name) for name in measures]
-        cells += [
-            f"{row.kept:.0%}" if row.kept is not None else "",
-            f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
-            f"{row.pairs_per_second:,.0f}" if row.pairs_per_second is not None else "",
-            f"{row.size_mb:,.0f} MB" if row.size_mb is not None else "",
-            f"{row.speedup:,.0f}x" if row.speedup is not None else "",
-        ]
-        if compared is not None:
-            cells.append(_significance(row))
+    for row, *cells in zip(rows, *filled.values(), strict=True):
         table.add_row(_name(row), *cells, style="bold" if row.kind == "student" else None)
     return table
 

@@ -28,7 +28,7 @@ def learning_curves(run: RunFiles) -> Section | None:
         if (points := [(x, line.dev[key]) for x, line in lines if math.isfinite(line.dev.get(key, math.nan))])
     ]
     if dev:
-        plot = Lines(dev, "step", f"{measure_title(measure)} on dev queries")
+        plot = Lines(dev, "step", f"{measure_title(measure)} on dev")
         blocks.append(PlotFigure(plot, height=360))
     losses = {
         names[model]: points

@@ -98,10 +98,11 @@ def comparison(run: RunFiles) -> Section | None:
         "Square: teacher. Diamond: baseline. Circle: student. The best student of a column is highlighted; "
         "click a heading to sort.",
     )
-    tests = _tests(rows)
+    tests = _tests(rows, run.metrics.task)
     blocks: list[Block] = [table] if tests is None else [table, tests]
     blocks += [Text(f"Failed: {row.name}, {reason}.") for row in rows for reason in row.failed or []]
-    return Section("Comparison", blocks, "All models on the same test queries.")
+    noun = "pairs" if run.metrics.task == "pairs" else "queries"
+    return Section("Comparison", blocks, f"All models on the same test {noun}.")
 
 
 def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
@@ -124,7 +125,7 @@ def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
     return columns
 
 
-def _tests(rows: list[ModelRow]) -> Table | None:
+def _tests(rows: list[ModelRow], task: str | None) -> Table | None:
     """The paired tests of the rows that have one."""
     tested = [(row, row.significance) for row in rows if row.significance is not None]
     if not tested:
@@ -135,7 +136,8 @@ def _tests(rows: list[ModelRow]) -> Table | None:
         Row([row.name, test.against, test.difference, test.low, test.high, test.p, test.p_holm], row.kind)
         for row, test in tested
     ]
-    caption = "Paired randomisation tests over the test queries, of means over seeds where there are several. "
+    how = "bootstrap over the test pairs" if task == "pairs" else "randomisation tests over the test queries"
+    caption = f"Paired {how}, of means over seeds where there are several. "
     caption += "Low and high are the 95% interval; Holm's p allows for the number of tests."
     return Table(columns, cells, caption)
 

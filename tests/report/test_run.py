@@ -89,7 +89,7 @@ def test_the_report_of_a_full_run_has_every_part(tmp_path: Path) -> None:
         "pydocs · re-ranking · 2,038 train / 332 dev / 503 test queries · 3,156 documents",
         "It is 0.200 above BM25 in nDCG@10 (95% interval +0.150 to +0.250, p\u00a0<\u00a00.001).",
         "The small version.",
-        "nDCG@10 on dev queries",
+        "nDCG@10 on dev",
         "seed: 7",
         "4 min 12 s",
         "2.13.0",
