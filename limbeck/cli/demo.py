@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
             found = {"folder": str(out), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
             print(json.dumps(found, indent=2, ensure_ascii=False))
             return
-        console.print(results_table(result.rows))
+        console.print(results_table(result.rows, console.width))
         console.print(f"\n{NOTE}", style="dim", highlight=False, soft_wrap=True)
         for example in read_json(out / "examples.json"):
             console.print(f"\n{example['query']}?", style="bold", highlight=False)

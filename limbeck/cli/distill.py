@@ -34,5 +34,5 @@ def register(app: typer.Typer) -> None:
             print(json.dumps(found, indent=2, ensure_ascii=False))
             return
         if result.rows:
-            console.print(results_table(result.rows))
+            console.print(results_table(result.rows, console.width))
         console.print(f"\nstudent  {result.folder / 'student'}\nreport   {result.report}", highlight=False)

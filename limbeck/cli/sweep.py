@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
             found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
             print(json.dumps(found, indent=2, ensure_ascii=False))
         else:
-            console.print(results_table(result.rows))
+            console.print(results_table(result.rows, console.width))
             if seeds > 1:
                 console.print("\nMeans over seeds with their standard deviation; p is Holm's.", style="dim")
             console.print(f"\nbest on dev  {result.folder / 'student'}\nreport       {result.report}", highlight=False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -14,12 +17,21 @@ if TYPE_CHECKING:
     from limbeck.training.results import Row
 
 
-def results_table(rows: list[Row]) -> Table:
-    """Quality beside speed and size; a column that nobody filled is left out."""
+def results_table(rows: list[Row], width: int) -> Table:
+    """Quality beside speed and size; a column that nobody filled is left out.
+
+    Numbers are never cut. Where they do not fit beside the names, deviations and tests go to a second line.
+    """
+    wide, endless = _results(rows, " "), Console(width=10_000)
+    fits = Measurement.get(endless, endless.options, wide).maximum <= width
+    return wide if fits else _results(rows, "\n")
+
+
+def _results(rows: list[Row], gap: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model", no_wrap=True)
+    table.add_column("model", overflow="fold", min_width=16)
     measures = list(dict.fromkeys(name for row in rows for name in row.measures))
-    columns: dict[str, Callable[[Row], str]] = {name: partial(_measure, name=name) for name in measures}
+    columns: dict[str, Callable[[Row], str]] = {name: partial(_measure, name=name, gap=gap) for name in measures}
     columns |= {
         "kept": lambda row: f"{row.kept:.0%}" if row.kept is not None else "",
         "ms/query": lambda row: f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
@@ -29,13 +41,20 @@ def results_table(rows: list[Row]) -> Table:
     }
     compared = next((row.significance["against"] for row in rows if row.significance), None)
     if compared is not None:
-        columns[f"against {compared}"] = _significance
+        columns[f"against {compared}"] = partial(_significance, gap=gap)
     filled = {heading: cells for heading, cell in columns.items() if any(cells := [cell(row) for row in rows])}
     for heading in filled:
-        table.add_column(heading, justify="right")
+        table.add_column(heading if gap == " " else _narrow(heading), justify="right", no_wrap=True)
     for row, *cells in zip(rows, *filled.values(), strict=True):
         table.add_row(_name(row), *cells, style="bold" if row.kind == "student" else None)
     return table
+
+
+def _narrow(heading: str) -> str:
+    """A heading on several lines: by words, and long ones once more (recall / @100, ms/ / query)."""
+    return "\n".join(
+        re.sub(r"(?<=[/-])|(?=@)", "\n", word, count=1) if len(word) > 7 else word for word in heading.split()
+    )
 
 
 def timings_table(timings: SearchTimings) -> Table:
@@ -58,15 +77,15 @@ def _name(row: Row) -> str:
     return escape(f"{row.name}{chosen}{failed}")
 
 
-def _measure(row: Row, name: str) -> str:
+def _measure(row: Row, name: str, gap: str) -> str:
     if name not in row.measures:
         return ""
-    spread = f" ±{row.spread[name]:.3f}" if row.spread and name == next(iter(row.measures)) else ""
+    spread = f"{gap}±{row.spread[name]:.3f}" if row.spread and name == next(iter(row.measures)) else ""
     return f"{row.measures[name]:.3f}{spread}"
 
 
-def _significance(row: Row) -> str:
+def _significance(row: Row, gap: str) -> str:
     if row.significance is None:
         return ""
     test = row.significance
-    return f"{test['difference']:+.3f} (p={test.get('p_holm', test['p']):.2g})"
+    return f"{test['difference']:+.3f}{gap}(p={test.get('p_holm', test['p']):.2g})"

@@ -202,6 +202,9 @@ def measure_references(session: BaseSession, bench: Bench | PairBench) -> list[M
             rows += [bench.bm25()] if isinstance(bench, Bench) else []
         else:
             spec = session.first_start()
+            teacher = session.recipe.teacher
+            if teacher is not None and spec.start == teacher.model:
+                continue  # that row is there already
             rows.append(bench.model(f"{spec.start}, as it is", "baseline", untrained_start(spec)))
     return rows
 

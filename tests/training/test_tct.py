@@ -50,6 +50,15 @@ def test_a_coupled_run_ends_with_both_tasks_and_resumes_where_it_was(coupled, tm
     assert set(named) == {"one_hot", "kl(tau_teacher=0.25)"}
 
 
+def test_a_start_that_is_the_teacher_is_one_row(coupled, tmp_path):
+    coupled["evaluation"] = {**coupled.get("evaluation", {}), "baselines": ["start"]}
+    trained = distill(coupled, tmp_path / "run")
+    assert [row.kind for row in trained.rows] == ["teacher", "baseline", "student"]  # where the teacher started
+    coupled["teacher"] = {"model": str(tmp_path / "run" / "teacher" / "model"), "live": True}
+    given = distill(coupled, tmp_path / "again")
+    assert [row.kind for row in given.rows] == ["teacher", "student"]
+
+
 def test_eq_6_is_the_weighted_sum_of_two_objectives():
     """By hand in numpy: -gamma log P(d+) + (1 - gamma) KL(P_hat || P), tau on the teacher's side only."""
     generator = np.random.default_rng(0)
