@@ -19,6 +19,13 @@ class Engine(Protocol):
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None: ...
 
 
+def in_words(error: LimbeckError | OSError, folder: Path) -> str:
+    """What a worker tells its driver of a mistake that the user can mend."""
+    if isinstance(error, LimbeckError):
+        return str(error)
+    return f"{error.filename or folder}: {error.strerror}; mend that and run the same command again"
+
+
 class Waiting:
     """Shards that nobody works on; one that took three workers with it is given up."""
 

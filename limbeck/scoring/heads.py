@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
+from limbeck.matchers.interactions.dipair import TransformerHead
 from limbeck.matchers.interactions.heads import make_head
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.scoring.folded import FoldedHead, FoldedTransformer, Prepared, fold
@@ -84,7 +85,7 @@ class PairHead:
 
     @property
     def is_transformer(self) -> bool:
-        return self.module is not None and isinstance(self.folded(), FoldedTransformer)
+        return isinstance(self.module, TransformerHead)
 
     def folded(self, how: str = "torch") -> FoldedHead:
         """In torch, in onnxruntime, or in onnxruntime with 8-bit weights."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.progress import reporting
-from limbeck.scoring.engine import Waiting
+from limbeck.scoring.engine import Waiting, in_words
 
 
 class LocalEngine:
@@ -110,7 +110,5 @@ def _work(folder: str, pipe: Connection) -> None:
             pipe.send(("done", worker.run(shard)))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return
-    except LimbeckError as error:
-        pipe.send(("failed", str(error)))
-    except OSError as error:
-        pipe.send(("failed", f"{error.filename or folder}: {error.strerror}; mend that and run the same command again"))
+    except (LimbeckError, OSError) as error:
+        pipe.send(("failed", in_words(error, Path(folder))))

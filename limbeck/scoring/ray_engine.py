@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 from limbeck.errors import LimbeckError
-from limbeck.scoring.engine import Waiting
+from limbeck.scoring.engine import Waiting, in_words
 from limbeck.scoring.worker import JOB, Worker
 
 PATIENCE = 30.0  # seconds without news before the cluster is looked at
@@ -43,11 +43,8 @@ class ShardWorker:
                 raise LimbeckError(f"{self.folder}: is not there on the machine {os.uname().nodename}; {remedy}")
             self.worker = self.worker or Worker(self.folder)
             return self.worker.run(shard), ""
-        except LimbeckError as error:
-            return None, str(error)
-        except OSError as error:
-            place = error.filename or self.folder
-            return None, f"{place}: {error.strerror}; mend that and run the same command again"
+        except (LimbeckError, OSError) as error:
+            return None, in_words(error, self.folder)
 
 
 class RayEngine:
