@@ -14,7 +14,7 @@ import numpy as np
 
 from limbeck.data.dataset import RankingData, Run
 from limbeck.errors import LimbeckError
-from limbeck.progress import progress, track
+from limbeck.progress import progress
 from limbeck.search.exact import exact_search
 from limbeck.search.late import TokenIndex, exact_late_search
 from limbeck.stores.encodings import EncodingStore, encode_with_store
@@ -226,8 +226,12 @@ def _pair_scores(
 
 def _query_vectors(matcher: Encoder, texts: list[str]) -> np.ndarray:
     """[queries, dim], all of them in memory: they meet every document."""
-    blocks = [texts[start : start + _TEXTS] for start in range(0, len(texts), _TEXTS)]
-    encoded = [matcher.encode_query(block) for block in track(blocks, "Encoding queries")]
+    encoded = []
+    with progress("Encoding queries", len(texts)) as advance:
+        for start in range(0, len(texts), _TEXTS):
+            block = texts[start : start + _TEXTS]
+            encoded.append(matcher.encode_query(block))
+            advance(len(block))
     return _prepared(matcher, np.concatenate(encoded))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from limbeck.evaluation import rank
 from limbeck.evaluation.candidates import first_of, with_judged, with_random
 from limbeck.evaluation.measures import evaluate_run
 from limbeck.evaluation.rank import rerank, retrieve
+from limbeck.progress import reporting
 from limbeck.search.sparse import bm25_candidates
 from limbeck.stores.encodings import EncodingStore
 
@@ -121,6 +123,25 @@ def test_retrieval_takes_vectors_from_the_store_and_adds_what_it_lacks(data: Ran
     assert len(first.encoded) == len(set(first.encoded)) > 0
     assert retrieve(second, data, ["q1", "q2"], k=9, store=store) == expected
     assert second.encoded == []
+
+
+def test_progress_is_counted_in_texts_whatever_the_blocks(data: RankingData) -> None:
+    seen: dict[str, list[int]] = {}
+
+    class Reporter:
+        @contextmanager
+        def task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+            seen[label] = [total or 0]
+            yield seen[label].append
+
+        def say(self, message: str) -> None:
+            raise AssertionError(message)
+
+    with reporting(Reporter()):
+        retrieve(LetterDualEncoder(), data, [f"q{row % 7}" for row in range(20)], k=3)
+    for label, count in (("Encoding queries", 20), ("Encoding documents", 50)):
+        total, *steps = seen[label]
+        assert total == sum(steps) == count
 
 
 def test_mistakes_are_named(data: RankingData) -> None:
