@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from limbeck.data import Qrels, RankingData, Run, Texts, load
 from limbeck.data.queries import read_queries
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.evaluation import candidate_run, first_of, with_judged
-from limbeck.files import write_json
+from limbeck.files import digest, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.stores import ScoreStore, score_with_store
+from limbeck.stores.append_log import AppendLog
 
 BLOCK = 512  # pairs that a crash can cost
+QUERIES = "queries.jsonl"  # in the store: what each query said
 
 
 def teacher_identity(teacher: Matcher, data: RankingData) -> dict[str, Any]:
@@ -40,6 +43,7 @@ def annotate(
     batch_size: int = 32,
 ) -> int:
     """Score every candidate of every query that `store` does not hold yet; how many pairs these were."""
+    _refuse_edited_queries(store, data, candidates)
 
     def score(pairs: list[tuple[str, str]]) -> np.ndarray:
         texts = data.corpus.take(data.corpus.rows([document for _, document in pairs]))
@@ -48,6 +52,27 @@ def annotate(
 
     total = sum(len(documents) for documents in candidates.values())
     return score_with_store(store, candidates.items(), score, BLOCK, total)
+
+
+def _refuse_edited_queries(store: ScoreStore, data: RankingData, query_ids: Iterable[str]) -> None:
+    """Queries come and go, so they are no part of the teacher's identity; each is known by what it said when scored."""
+    ids = list(query_ids)
+    said = dict(zip(ids, map(digest, data.queries.take(data.queries.rows(ids))), strict=True))
+    path = store.path / QUERIES
+    known = _queries_scored(path)
+    edited = next((query for query in ids if known.get(query, said[query]) != said[query]), None)
+    if edited is not None:
+        problem = f"{store.path}: query {edited!r} had another text when it was scored"
+        raise LimbeckError(f"{problem}; give the new text an id of its own, or delete {store.path}")
+    if new := [query for query in ids if query not in known]:
+        with store.writing():
+            AppendLog(path).append({"_id": query, "digest": said[query]} for query in new)
+
+
+def _queries_scored(path: Path) -> dict[str, str]:
+    """Query id -> digest of its text. A line that a kill cut short, or that is being written, is not there yet."""
+    whole = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return {record["_id"]: record["digest"] for record in map(json.loads, whole)}
 
 
 @dataclass(frozen=True)

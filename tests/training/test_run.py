@@ -265,6 +265,21 @@ def test_an_edited_corpus_does_not_get_the_scores_of_the_old_one(recipe, tmp_pat
         annotate_data(teacher, str(beir), tmp_path / "scores", depth=3)
 
 
+def test_an_edited_query_does_not_get_the_scores_of_the_old_one_and_a_new_one_is_welcome(recipe, tmp_path, beir):
+    run(recipe, tmp_path / "run")
+    teacher, scores = str(tmp_path / "run" / "teacher" / "model"), tmp_path / "scores"
+    first = annotate_data(teacher, str(beir), scores, depth=3)
+    with open(scores / "queries.jsonl", "a") as handle:
+        handle.write('{"_id": "cut sh')  # as a kill leaves it
+    (tmp_path / "more.jsonl").write_text('{"_id": "new", "text": "copy a file"}\n')
+    assert annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=3).scored == 3
+    assert annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=3).scored == 0
+    (tmp_path / "more.jsonl").write_text('{"_id": "new", "text": "move a file"}\n')
+    with pytest.raises(LimbeckError, match="query 'new' had another text when it was scored"):
+        annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=3)
+    assert first.scored
+
+
 def test_a_report_that_a_kill_left_out_is_made_on_the_next_call(recipe, tmp_path):
     result = run(recipe, tmp_path / "run")
     result.report.unlink()
