@@ -44,3 +44,4 @@ class Targets:
     mask: Tensor  # [B, K] bool: False is padding
     labels: Tensor  # [B, K] graded or soft relevance, or a class; [B, K, C] soft classes; NaN where nobody judged
     tokens: MaskedTokens | None = None  # known only where an objective asks for token logits
+    own: Tensor | None = None  # [B, K] bool: chosen for this query, not for another of the batch; None is all of them

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class _Gather(torch.autograd.Function):
@@ -28,6 +28,14 @@ class _Gather(torch.autograd.Function):
 def share(count: int, rank: int, world: int) -> slice:
     """The rows of `count` that process `rank` of `world` takes: as even as can be, in order."""
     return slice(count * rank // world, count * (rank + 1) // world)
+
+
+def zero_of(module: nn.Module) -> Tensor | float:
+    """A zero that hangs on the module's weights: a process without texts takes part in the gradient all the same, or
+    the others would wait for it. A frozen module has no gradient.
+    """
+    free = next((parameter for parameter in module.parameters() if parameter.requires_grad), None)
+    return 0.0 if free is None else free.sum() * 0
 
 
 def gather_rows(rows: Tensor, count: int) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.chunks import each_chunk
+from limbeck.matchers.gather import zero_of
 from limbeck.matchers.interactions.maxsim import TokenVectors
 from limbeck.matchers.tower import BLOCK, Side, Tower
 from limbeck.progress import progress
@@ -31,9 +32,8 @@ class TokenTower(Tower):
             return found["token_embeddings"], found["attention_mask"].bool()
 
         chunks = each_chunk(prepared, run, recompute)
-        if not chunks:  # part of the graph all the same, or other processes would wait for its gradient
-            nothing = next(parameter for parameter in self.parameters() if parameter.requires_grad).sum() * 0
-            vectors = nothing + torch.zeros(0, width or 0, self.dim, device=self.model.device)
+        if not chunks:
+            vectors = zero_of(self) + torch.zeros(0, width or 0, self.dim, device=self.model.device)
             return TokenVectors(vectors, torch.zeros(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
         widest = width or max(mask.shape[1] for _, mask in chunks)
         restore = prepared["restore"]

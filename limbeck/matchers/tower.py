@@ -15,6 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import TextBatch, tokeniser_digest
 from limbeck.matchers.chunks import each_chunk, prepare_chunks, run_chunks
+from limbeck.matchers.gather import zero_of
 from limbeck.matchers.token_head import TokenHead
 from limbeck.progress import progress
 
@@ -63,9 +64,8 @@ class Tower(nn.Module):
         def run(features: dict[str, Any]) -> Tensor:
             return self.model(features, task=prepared["side"])["sentence_embedding"]
 
-        if not prepared["chunks"]:  # part of the graph all the same, or other processes would wait for its gradient
-            nothing = next(parameter for parameter in self.parameters() if parameter.requires_grad).sum() * 0
-            return nothing + torch.zeros(0, self.dim, device=self.model.device)
+        if not prepared["chunks"]:
+            return zero_of(self) + torch.zeros(0, self.dim, device=self.model.device)
         return run_chunks(prepared, run, recompute)
 
     def transformer(self, side: Side) -> Transformer:

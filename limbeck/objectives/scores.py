@@ -39,12 +39,13 @@ class mse(Objective):
 
 @dataclass(frozen=True, repr=False)
 class _SoftmaxMatching(Objective):
-    """What `softmax_ce` and `kl` share: a temperature for each side, and Hinton's factor."""
+    """What `softmax_ce` and `kl` share: a temperature for each side, Hinton's factor, and which documents count."""
 
     tau: float = 1.0
     tau_teacher: float | None = None
     tau_student: float | None = None
     scale: bool = False
+    over: str = "all"
 
     needs_teacher = SCORES
 
@@ -54,6 +55,7 @@ class _SoftmaxMatching(Objective):
             if getattr(self, side) is not None:
                 check_tau(self, side)
         check_choice(self, "scale", (True, False))
+        check_choice(self, "over", ("all", "own"))
         if self.tau != 1.0 and None not in (self.tau_teacher, self.tau_student):
             raise LimbeckError(f"{self}: tau has no effect beside tau_teacher and tau_student; leave it out")
 
@@ -68,6 +70,8 @@ class _SoftmaxMatching(Objective):
     def cross_entropy(self, student: Signals, teacher: Signals | None, targets: Targets, kl: bool) -> Tensor:
         """The cross-entropy of student and teacher [B], less the teacher's own entropy if `kl`."""
         s, t, known = scored(self, student, teacher, targets)
+        if self.over == "own" and targets.own is not None:
+            known = known & targets.own
         tau_teacher, tau_student = self.temperatures
         log_teacher, log_student = log_softmax(t / tau_teacher, known), log_softmax(s / tau_student, known)
         surprise = log_teacher - log_student if kl else -log_student  # 0 where nothing is known
@@ -83,7 +87,9 @@ class softmax_ce(_SoftmaxMatching):
 
     `tau` is the temperature of both sides; `tau_teacher` and `tau_student` set one of them apart (TCT has 0.25 on the
     teacher's side only). `scale` multiplies by tau_student^2, which keeps the gradient's size as both temperatures rise
-    (Hinton et al.); it matters only where objectives are mixed. Data: two scored documents per query, else 0; no label.
+    (Hinton et al.); it matters only where objectives are mixed. `over=own` leaves out what is in a query's list only
+    because another query of the batch brought it (TCT's triplet variant). Data: two scored documents per query, else 0;
+    no label.
 
     The first choice for ranking, and for queries without labels. A constant shift of either side makes no difference,
     and the temperatures take care of the scale. As tau -> inf, tau^2 times its gradient becomes 1/8 of that of

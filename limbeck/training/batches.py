@@ -90,6 +90,7 @@ class Collator:
             "student": student,
             "teacher": self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
             "mask": torch.from_numpy(mask[own]),
+            "own": self._own(picked[own], rows) if self.in_batch else None,
             "labels": self._known(self.lists.labels, mine, rows, columns[own], mask[own]),
             "teacher_scores": self._known(self.lists.teacher, mine, rows, columns[own], mask[own]),
             "tokens": tokens,
@@ -116,6 +117,12 @@ class Collator:
             columns[number, : len(documents)] = np.searchsorted(rows, documents)
             mask[number, : len(documents)] = True
         return columns, mask
+
+    @staticmethod
+    def _own(picked: list[np.ndarray], rows: np.ndarray) -> torch.Tensor:
+        """Which of the batch's documents were chosen for each query: [B, P]."""
+        own = [np.isin(rows, documents) for documents in picked]
+        return torch.from_numpy(np.array(own, dtype=bool).reshape(len(picked), len(rows)))
 
     @staticmethod
     def _known(look_up: Any, indices: list[int], rows: np.ndarray, columns: np.ndarray, mask: np.ndarray) -> Any:

@@ -95,7 +95,7 @@ class DistillationTrainer(Trainer):
         recompute = self.stage.chunk is not None
         student: Signals = model(inputs["student"], self.needs_student, recompute)
         tokens = MaskedTokens(**inputs["tokens"]) if inputs["tokens"] is not None else None
-        targets = Targets(mask=inputs["mask"], labels=inputs["labels"], tokens=tokens)
+        targets = Targets(mask=inputs["mask"], labels=inputs["labels"], tokens=tokens, own=inputs["own"])
         teacher = self._teacher_signals(inputs, targets)
         total = torch.zeros((), device=targets.mask.device)
         # Processes average their gradients, so each counts its share as if it were the whole.

@@ -89,6 +89,16 @@ def test_shares_cover_everything_once_and_evenly(count, world):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@pytest.mark.parametrize("kind", ["dual_encoder", "colbert"])
+@pytest.mark.parametrize("free", [True, False])
+def test_a_process_without_a_share_of_the_texts_has_an_empty_part(tiny_bert, kind, free):
+    """With gradients if the model learns, so that the processes' gradients meet; a frozen teacher has none."""
+    model = matcher(tiny_bert, kind).requires_grad_(free)
+    prepared = model.prepare(TextBatch(QUERIES, DOCUMENTS, None, document_slice=slice(0, 0)))["documents"]
+    vectors = model.tower(prepared) if kind == "dual_encoder" else model.tower.token_vectors(prepared).vectors
+    assert len(vectors) == 0 and vectors.requires_grad == free
+
+
 def test_a_query_of_100_000_characters_is_cut_and_scored(tiny_bert):
     for kind in ("dual_encoder", "cross_encoder"):
         scores = matcher(tiny_bert, kind).score([("copy " * 20_000, "sort a list")])

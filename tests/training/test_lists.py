@@ -150,6 +150,19 @@ def test_in_batch_positives_of_a_query_are_never_its_negatives(tiny_bert):
         assert batch["labels"][number].tolist() == [float(row == positive) for row in rows]
 
 
+def test_a_query_s_own_documents_are_told_from_those_of_the_batch(tiny_bert):
+    student = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16))
+    lists, examples = ToyLists(documents=12), [(0, index) for index in range(8)]
+    batch = Collator(lists, student, in_batch=True)(examples)
+    rows = np.unique(np.concatenate([lists.pick(index, 0) for index in range(8)]))
+    assert batch["own"].tolist() == [[row in lists.pick(index, 0) for row in rows] for index in range(8)]
+    assert (
+        Collator(lists, student, in_batch=True, rank=1, world=3)(examples)["own"].tolist() == batch["own"][2:5].tolist()
+    )
+    assert Collator(lists, student, in_batch=True, rank=0, world=12)(examples)["own"].shape == (0, len(rows))
+    assert Collator(lists, student)(examples)["own"] is None
+
+
 def split(has: tuple[str, ...] = ("train", "dev", "test"), **options: object):
     qrels = {name: {f"{name}{n}": {"d1": 1} for n in range(20)} for name in has}
     qrels["train"]["train0"] = {"d1": 0}

@@ -78,8 +78,32 @@ def test_eq_6_is_the_weighted_sum_of_two_objectives():
     assert np.allclose(found.numpy(), wanted, atol=1e-12)
 
 
+def test_the_triplet_variant_matches_a_query_s_own_two_documents():
+    """Table 3: the divergence over two of six, by hand; the other four get no gradient."""
+    generator = np.random.default_rng(1)
+    student, teacher = generator.normal(size=(3, 6)), generator.normal(size=(3, 6))
+    own = np.array([[0, 1], [2, 3], [4, 0]])
+    logits = torch.tensor(student, requires_grad=True)
+    targets = Targets(torch.ones(3, 6, dtype=torch.bool), torch.full((3, 6), torch.nan), own=mask_of(own, 6))
+    found = parse("kl(tau_teacher=2, over=own)")[1](Signals(logits), Signals(torch.tensor(teacher)), targets)
+    found.sum().backward()
+    for row, (left, right) in enumerate(own):
+        p = 1 / (1 + np.exp((teacher[row, right] - teacher[row, left]) / 2))
+        q = 1 / (1 + np.exp(student[row, right] - student[row, left]))
+        wanted = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+        assert found[row].item() == pytest.approx(wanted, abs=1e-12)
+        assert logits.grad[row, left] == pytest.approx(q - p)
+    assert not logits.grad[~targets.own].any()
+    everything = parse("kl(tau_teacher=2)")[1](Signals(logits), Signals(torch.tensor(teacher)), targets)
+    assert not torch.allclose(everything, found)
+
+
+def mask_of(own, width):
+    return torch.zeros(len(own), width, dtype=torch.bool).scatter_(1, torch.tensor(own), True)
+
+
 def test_a_cached_teacher_distils_only_what_it_was_asked_about(coupled, tmp_path):
-    """Triplet-only distillation (Table 3) is the same recipe with stored scores: other queries' documents have none."""
+    """Stored scores know a query's own candidates; other queries' documents have none."""
     coupled["teacher"]["live"] = False
     distill(coupled, tmp_path / "run")
     assert (tmp_path / "run" / "teacher" / "scores").exists()

@@ -142,7 +142,7 @@ def test_bf16_trains_on_the_cpu(tiny_bert, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "in_batch"),
-    [("dual_encoder", False), ("dual_encoder", True), ("cross_encoder", False), ("colbert", True)],
+    [("dual_encoder", False), ("dual_encoder", True), ("cross_encoder", False), ("colbert", True), ("live", True)],
 )
 def test_two_processes_have_the_gradients_of_one(tiny_bert, tmp_path, kind, in_batch):
     one, two = tmp_path / "one", tmp_path / "two"

@@ -76,9 +76,10 @@ def gradients(
 
 
 def train(start: str, folder: Path, stage: Stage, dropout: float = 0.1, kind: str = "dual_encoder") -> Matcher:
-    """Run one stage in `folder` and return the matcher."""
-    matcher = tiny_student(start, kind, dropout)
-    fit(matcher, [stage], lambda _: ToyLists(), Fit("student", folder, folder / "log.jsonl", seed=3))
+    """Run one stage in `folder` and return the matcher; `live` is a dual encoder with a ColBERT in every step."""
+    teacher = tiny_student(start, "colbert") if kind == "live" else None
+    matcher = tiny_student(start, "dual_encoder" if kind == "live" else kind, dropout)
+    fit(matcher, [stage], lambda _: ToyLists(), Fit("student", folder, folder / "log.jsonl", seed=3, teacher=teacher))
     return matcher
 
 
