@@ -120,6 +120,7 @@ def _cross_modules(spec: MatcherSpec) -> list[nn.Module]:
 
 def _dual_modules(spec: MatcherSpec) -> list[Module]:
     transformer = _transformer(spec, _lengths(spec))
+    _keep_whole(transformer.tokenizer, spec.prompts)
     modules = _pooled(spec, transformer)
     width = transformer.get_embedding_dimension()
     if spec.dim is not None:
@@ -160,9 +161,19 @@ def _markers(tokenizer: Any) -> dict[str, str]:
     vocabulary = tokenizer.get_vocab()
     if not all(marker in vocabulary for marker in MARKERS.values()):
         return {"query": "[Q] ", "document": "[D] "}
-    special = [AddedToken(marker, normalized=False, special=True) for marker in MARKERS.values()]
-    tokenizer.add_special_tokens({"additional_special_tokens": special})
+    _keep_whole(tokenizer, MARKERS)
     return MARKERS
+
+
+def _keep_whole(tokenizer: Any, prompts: dict[str, str]) -> None:
+    """A prompt that is one word piece of the vocabulary stays one: tokenisers cut `[unused0]` at its brackets."""
+    vocabulary = tokenizer.get_vocab()
+    cut = [
+        word for word in map(str.strip, prompts.values()) if word in vocabulary and tokenizer.tokenize(word) != [word]
+    ]
+    if cut:
+        special = [AddedToken(word, normalized=False, special=True) for word in cut]
+        tokenizer.add_special_tokens({"additional_special_tokens": special})
 
 
 def _punctuation(tokenizer: Any) -> list[str]:

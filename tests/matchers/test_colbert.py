@@ -70,19 +70,19 @@ def test_queries_are_marked_and_filled_with_masks_and_documents_lose_their_punct
     assert np.allclose(np.linalg.norm(matcher.encode_document([words]).vectors, axis=1), 1, atol=1e-5)
 
 
-def test_a_stanford_folder_loads_with_its_own_conventions(tiny_bert, tmp_path):
+def stanford_folder(start, tmp_path):
     """As colbert-ir/colbertv2.0 lies on disk: one file with the projection in it, and artifact.metadata."""
     from safetensors.torch import save_file
     from transformers import AutoModel, AutoTokenizer
 
     torch.manual_seed(0)
-    bert = AutoModel.from_pretrained(tiny_bert)
+    bert = AutoModel.from_pretrained(start)
     width = bert.config.hidden_size
     weights = {f"bert.{name}": tensor.contiguous() for name, tensor in bert.state_dict().items()}
     save_file(weights | {"linear.weight": torch.randn(8, width)}, tmp_path / "model.safetensors", {"format": "pt"})
     config = bert.config.to_dict() | {"architectures": ["HF_ColBERT"]}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(start).save_pretrained(tmp_path)
     metadata = {
         "query_maxlen": 12,
         "doc_maxlen": 20,
@@ -91,10 +91,28 @@ def test_a_stanford_folder_loads_with_its_own_conventions(tiny_bert, tmp_path):
         "attend_to_mask_tokens": False,
     }
     (tmp_path / "artifact.metadata").write_text(json.dumps(metadata))
-    ours = load(tmp_path)
+    return tmp_path
+
+
+def test_a_stanford_folder_loads_with_its_own_conventions(tiny_bert, tmp_path):
+    stanford = stanford_folder(tiny_bert, tmp_path)
+    ours = load(stanford)
     assert isinstance(ours, ColBERT) and ours.dim == 8
     assert ours.encode_query(["copy"]).lengths == [12]
-    assert same(ours.score(PAIRS), their_scores(MultiVectorEncoder(str(tmp_path))))
+    assert same(ours.score(PAIRS), their_scores(MultiVectorEncoder(str(stanford))))
+
+
+def test_a_student_that_starts_from_a_stanford_folder_reads_its_markers(minilm, tmp_path):
+    stanford = stanford_folder(minilm, tmp_path)
+    teacher = load(stanford)
+    prompts = {side: teacher.tower.prompt(side) for side in ("query", "document")}
+    student = build(MatcherSpec(start=str(stanford), layers=1, query_length=12, document_length=20, prompts=prompts))
+    student.save_pretrained(tmp_path / "student")
+    for matcher in (student, load(tmp_path / "student")):
+        for side, marker in (("query", "[unused0]"), ("document", "[unused1]")):
+            read = matcher.tower.model.preprocess(["copy"], prompt=matcher.tower.prompt(side), task=side)
+            tokens = matcher.tower.model.tokenizer.convert_ids_to_tokens(read["input_ids"][0])
+            assert tokens == ["[CLS]", marker, "copy", "[SEP]"]
 
 
 def test_a_pylate_folder_loads_with_its_own_conventions(tiny_bert, tmp_path):
