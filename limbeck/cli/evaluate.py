@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
         mode: str = typer.Option(None, help="Of an index: dense, sparse or hybrid."),
         split: str = typer.Option("test"),
         against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
-        candidates: str = typer.Option("bm25", help="bm25, given, a TREC run, or tokens (a ColBERT's ANN)."),
+        candidates: str = typer.Option(
+            None, help="To re-rank: bm25 (the default), given, a TREC run. To search with a ColBERT's ANN: tokens."
+        ),
         depth: int = typer.Option(100, min=1, help="Candidates per query, or documents to retrieve."),
         add_judged: bool = typer.Option(False, help="Put judged positives among the candidates."),
         measures: str = typer.Option(None, help="Comma-separated, e.g. ndcg@10,mrr@10,recall@100."),

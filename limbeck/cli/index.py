@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 USAGE = "give MODEL and DATA to build, or --add, --delete, --compact or --verify to change or check what is there"
 
+BUILD_ONLY = ("kind", "language", "k1", "b", "window", "stride", "no_dense", "no_sparse", "expansions")
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
     def index(
+        context: typer.Context,
         model: str = typer.Argument(None, help="A dual encoder: a folder, a run directory or a hub name."),
         data: str = typer.Argument(None, help="A BEIR folder, a .jsonl or .tsv of passages, a hub name, pydocs."),
         out: Path = typer.Option(..., "--out", help="The index; killed at any point, the same command goes on."),
@@ -60,6 +63,7 @@ def register(app: typer.Typer) -> None:
                     expansions,
                 )  # fmt: skip
             elif changes:
+                _refuse_build_options(context)
                 _change(out, model, add, delete, compact, store, seed)
                 found = SearchIndex.open(out)
                 if verify:
@@ -68,6 +72,17 @@ def register(app: typer.Typer) -> None:
                 raise LimbeckError(f"there is nothing to do; {USAGE}")
         facts = _facts(found)
         print(json.dumps(facts, indent=2) if as_json else _described(found, facts))
+
+
+def _refuse_build_options(context: typer.Context) -> None:
+    """What decides how an index is made stays as it was made."""
+    from limbeck.errors import LimbeckError
+
+    for name in BUILD_ONLY:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            option = f"--{name.replace('_', '-')}"
+            raise LimbeckError(f"{option}: an index keeps what it was built with; leave it out, or build anew")
 
 
 def _change(

@@ -21,6 +21,7 @@ from limbeck.data.lines import bare_suffix, json_lines, lines, plain_or_gz
 from limbeck.data.tables import JsonLines, TabSeparated, read_texts
 from limbeck.data.texts import Texts
 from limbeck.errors import bad_input
+from limbeck.files import digest
 
 _OWN = frozenset({"_id", "title", "text"})
 _BLOCK = 8192
@@ -36,6 +37,15 @@ class Passages:
     corpus: Texts
     fields: pa.Table | None = None
     queries: Texts | None = None
+
+    @property
+    def content_digest(self) -> str:
+        """A digest of the passages and their fields."""
+        if self.fields is None:
+            return self.corpus.content_digest
+        rows = self.fields.combine_chunks().to_batches()
+        schema = self.fields.schema.serialize().to_pybytes()
+        return digest(self.corpus.content_digest, schema, *(batch.serialize().to_pybytes() for batch in rows))
 
 
 def load_passages(source: str | Path) -> Passages:

@@ -13,16 +13,17 @@ import numpy as np
 from limbeck.data import Candidates, PairData, RankingData, load, read_run, write_run
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
-from limbeck.evaluation.latency import folder_bytes
+from limbeck.evaluation.latency import folder_bytes, measure_latency
 from limbeck.evaluation.measures import canonical_name, evaluate_run
 from limbeck.evaluation.pairs import evaluate_pairs
-from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve, retrieve_by_tokens
+from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve, search_tokens, token_index
 from limbeck.evaluation.search_speed import search_timings
 from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.search.index import SearchIndex
+from limbeck.search.late import TokenIndex
 from limbeck.search.manifest import is_an_index
 from limbeck.search.sparse import bm25_candidates
 from limbeck.stores import EncodingStore, store_path
@@ -41,7 +42,7 @@ class Request:
     task: str | None = None
     split: str = "test"
     against: str | None = None
-    candidates: str = "bm25"
+    candidates: str | None = None  # bm25 where something is re-ranked
     depth: int = 100
     add_judged: bool = False
     measures: Sequence[str] | None = None
@@ -51,6 +52,11 @@ class Request:
     run: Path | None = None
     also: Sequence[str] = ()  # measures besides the default ones or the chosen
     mode: str | None = None  # of searching an index
+
+    @property
+    def reranks(self) -> bool:
+        """Whether something is asked for that only re-ranking has."""
+        return self.add_judged or self.candidates not in (None, TOKENS)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Evaluation:
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
     size_mb: float | None = None
+    bytes_per_passage: float | None = None
     comparisons: tuple[Comparison, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -90,6 +97,7 @@ class Evaluation:
             f"{self.ms_per_query:,.1f} ms per query" if self.ms_per_query is not None else "",
             f"{self.pairs_per_second:,.0f} pairs per second" if self.pairs_per_second is not None else "",
             f"{self.size_mb:,.0f} MB" if self.size_mb is not None else "",
+            f"{self.bytes_per_passage:,.0f} bytes a passage" if self.bytes_per_passage is not None else "",
         ]
         lines += ["  " + ", ".join(filter(None, costs))] if any(costs) else []
         return "\n".join([*lines, *(f"  {found}" for found in self.comparisons)])
@@ -111,7 +119,18 @@ def run_evaluation(request: Request) -> Evaluation:
         raise LimbeckError(f"{request.model}: is no index, which alone has a --mode; make one with `limbeck index`")
     if request.task == "rerank" and indexes:
         raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
+    _refuse_contradictions(request, indexes)
     return _evaluate_ranking(request, data)
+
+
+def _refuse_contradictions(request: Request, indexes: Sequence[str]) -> None:
+    """Whoever retrieves searches the whole corpus; candidates are what is re-ranked."""
+    if request.reranks and (request.task == "retrieve" or indexes):
+        option = "--add-judged" if request.add_judged else f"--candidates {request.candidates}"
+        remedy = "leave it out" if indexes else "leave it out, or use --task rerank"
+        raise LimbeckError(f"{option}: is for re-ranking, and retrieval searches the whole corpus; {remedy}")
+    if request.candidates == TOKENS and (request.task == "rerank" or indexes):
+        raise LimbeckError("--candidates tokens: is how a ColBERT searches; use it with a ColBERT and --task retrieve")
 
 
 def size_in_mb(matcher: Matcher) -> float:
@@ -166,6 +185,15 @@ def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
     matcher = ranker.matchers.get(request.model)
     if matcher is None:
         return {}
+    if request.model in ranker.token_indexes:
+        found = ranker.token_indexes[request.model]
+
+        def search(query: str) -> None:
+            search_tokens(found, matcher, ranker.data, [query], min(request.depth, 10))
+
+        per_passage = found.bytes / len(ranker.data.corpus)
+        ms = measure_latency(search, ranker.query_ids[:TIMED_QUERIES]).p50_ms
+        return {"ms_per_query": ms, "size_mb": size_in_mb(matcher), "bytes_per_passage": per_passage}
     speed = rerank_speed(matcher, ranker.data, ranker.lists()) if task == "rerank" else None
     times = {"ms_per_query": speed.ms_per_query, "pairs_per_second": speed.pairs_per_second} if speed else {}
     return {**times, "size_mb": size_in_mb(matcher)}
@@ -183,6 +211,7 @@ class _Ranker:
         self.request, self.data, self.query_ids = request, data, query_ids
         self.matchers: dict[str, Matcher] = {}
         self.indexes: dict[str, SearchIndex] = {}
+        self.token_indexes: dict[str, TokenIndex] = {}
         self._lists: dict[str, list[str]] | None = None
 
     def rank(self, name: str) -> tuple[Candidates, str]:
@@ -196,8 +225,11 @@ class _Ranker:
         matcher = self.matcher(name)
         if self.task == "rerank":
             return rerank(matcher, self.data, self.lists()), "rerank"
-        search = retrieve_by_tokens if self.request.candidates == TOKENS else retrieve
-        return search(matcher, self.data, self.query_ids, self.request.depth, self._store(matcher)), "retrieve"
+        if self.request.candidates == TOKENS:
+            self.token_indexes[name] = token_index(matcher, self.data, self._store(matcher))
+            found = search_tokens(self.token_indexes[name], matcher, self.data, self.query_ids, self.request.depth)
+            return found, "retrieve"
+        return retrieve(matcher, self.data, self.query_ids, self.request.depth, self._store(matcher)), "retrieve"
 
     def matcher(self, name: str) -> Matcher:
         if name not in self.matchers:
@@ -221,6 +253,8 @@ class _Ranker:
         """One task for all: retrieval where every model can, else re-ranking of the same candidates."""
         if self.request.task is not None:
             return self.request.task
+        if self.request.reranks:
+            return "rerank"
         named = [name for name in (self.request.model, self.request.against) if name and not is_a_run(name)]
         return "retrieve" if all(can_search(self.matcher(name)) for name in named) else "rerank"
 
@@ -228,7 +262,8 @@ class _Ranker:
         """What is re-ranked for each query."""
         if self._lists is None:
             request = self.request
-            source = candidate_run(self.data, self.query_ids, request.candidates, request.split, request.depth)
+            wanted = request.candidates or "bm25"
+            source = candidate_run(self.data, self.query_ids, wanted, request.split, request.depth)
             found = first_of(source, self.query_ids, request.depth)
             judged = self.data.judgements(request.split)
             self._lists = with_judged(found, judged) if request.add_judged else found

@@ -123,24 +123,23 @@ def retrieve(
     return {query: _in_order(data, rows[at], scores[at]) for at, query in enumerate(query_ids)}
 
 
-def retrieve_by_tokens(
-    matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int = 1000, store: EncodingStore | None = None
-) -> Run:
-    """ColBERT's own search: candidates that own a token near one of the query's, then exact MaxSim of those.
-
-    All token vectors are in memory at once; `retrieve` reads them in blocks and is exact.
-    """
+def token_index(matcher: Scorer, data: RankingData, store: EncodingStore | None = None) -> TokenIndex:
+    """For ColBERT's own search. All token vectors are in memory; `retrieve` reads them in blocks and is exact."""
     if not encodes_tokens(matcher):
         raise LimbeckError(
             "candidates: tokens needs a ColBERT, which has token vectors; use retrieve, or bm25 candidates"
         )
+    parts = list(_document_blocks(matcher, data, store))
+    return TokenIndex(
+        Ragged(np.concatenate([part.vectors for part in parts]), np.concatenate([part.lengths for part in parts]))
+    )
+
+
+def search_tokens(index: TokenIndex, matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int) -> Run:
+    """The k best documents of each query, in rank order: those that own a token near one of the query's, by MaxSim."""
+    assert encodes_tokens(matcher)
     if not query_ids:
         return {}
-    parts = list(_document_blocks(matcher, data, store))
-    documents = Ragged(
-        np.concatenate([part.vectors for part in parts]), np.concatenate([part.lengths for part in parts])
-    )
-    index = TokenIndex(documents)
     queries = matcher.encode_query(data.queries.take(data.queries.rows(query_ids)))
     found = index.search(matcher, queries, k)
     return {query: _in_order(data, rows, scores) for query, (scores, rows) in zip(query_ids, found, strict=True)}

@@ -73,7 +73,7 @@ def build_index(
         raise LimbeckError("expansions are for BM25 to count; leave the sparse part in, or leave them out")
     counted = expanded(passages.corpus, read_expansions(expansions)) if expansions is not None else passages.corpus
     facts = SparseFacts(language, k1, b, counted.content_digest if expansions is not None else None) if sparse else None
-    wanted = IndexManifest(passages.name, passages.corpus.content_digest, None, facts)
+    wanted = IndexManifest(passages.name, passages.content_digest, None, facts)
     with working(out, passages.name) as folder:
         builder = Builder(folder, matcher, windows, store, seed)
         if matcher is not None:

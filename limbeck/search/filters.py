@@ -72,7 +72,10 @@ def require_known(conditions: Sequence[Condition], known: Iterable[str], place: 
 def _meets(column: pa.ChunkedArray, condition: Condition) -> np.ndarray:
     if pa.types.is_list(column.type):
         return _holds(column, condition)
-    found = _COMPARE[condition.operator](column, _value(column.type, condition))
+    value = _value(column.type, condition)
+    if pa.types.is_integer(column.type) and pa.types.is_floating(value.type):
+        column = column.cast(pa.float64(), safe=False)
+    found = _COMPARE[condition.operator](column, value)
     return pc.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
@@ -89,14 +92,24 @@ def _holds(column: pa.ChunkedArray, condition: Condition) -> np.ndarray:
     return found if condition.operator == "=" else present & ~found
 
 
+def _number(kind: pa.DataType, condition: Condition) -> pa.Scalar:
+    """Whole numbers are compared as such: beyond 2**53 a float would be a neighbour's."""
+    try:
+        if pa.types.is_integer(kind) and abs(whole := int(condition.value)) < 2**63:
+            return pa.scalar(whole)
+    except ValueError:
+        pass  # 2.5, or no number
+    try:
+        return pa.scalar(float(condition.value))
+    except ValueError as error:
+        raise LimbeckError(f"the field of {str(condition)!r} is a number; compare it with one") from error
+
+
 def _value(kind: pa.DataType, condition: Condition) -> pa.Scalar:
     if pa.types.is_boolean(kind):
         if condition.value.lower() not in ("true", "false"):
             raise LimbeckError(f"the field of {str(condition)!r} is true or false; compare it with one of these")
         return pa.scalar(condition.value.lower() == "true")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        try:
-            return pa.scalar(float(condition.value))
-        except ValueError as error:
-            raise LimbeckError(f"the field of {str(condition)!r} is a number; compare it with one") from error
+        return _number(kind, condition)
     return pa.scalar(condition.value, pa.large_string())

@@ -71,6 +71,11 @@ class TokenIndex:
         self.index.train(np.ascontiguousarray(documents.vectors[sample]))
         self.index.add(np.ascontiguousarray(documents.vectors))
 
+    @property
+    def bytes(self) -> int:
+        """What has to be kept: the vectors that MaxSim reads, and their 8-bit copies with a document's number each."""
+        return self.documents.vectors.nbytes + self.index.ntotal * (self.index.code_size + 8)
+
     def candidates(self, query: np.ndarray, probes: int = 16, per_token: int = 128) -> np.ndarray:
         """The rows of the documents that own a token near one of the query's tokens [tokens, dim]."""
         self.index.nprobe = min(probes, self.index.nlist)

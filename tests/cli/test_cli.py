@@ -66,6 +66,28 @@ def test_evaluate_measures_compares_and_writes_a_run(limbeck, beir, models, tmp_
     assert limbeck("evaluate", "bm25", beir).code == 0
 
 
+def test_candidates_are_re_ranked_or_refused_and_never_ignored(limbeck, beir, models, tmp_path):
+    done = json.loads(limbeck("evaluate", models["dual"], beir, "--candidates", "bm25", "--json").out)
+    assert done["task"] == "rerank" and done["ms_per_query"] > 0
+    assert json.loads(limbeck("evaluate", models["dual"], beir, "--add-judged", "--json").out)["task"] == "rerank"
+    missing = limbeck("evaluate", models["dual"], beir, "--candidates", tmp_path / "no.trec")
+    assert_one_line_about(missing, "no.trec")
+    for options in (["--candidates", "bm25"], ["--add-judged"]):
+        both = limbeck("evaluate", models["dual"], beir, "--task", "retrieve", *options)
+        assert_one_line_about(both, options[0], "--task rerank")
+    tokens = limbeck("evaluate", models["cross"], beir, "--task", "rerank", "--candidates", "tokens")
+    assert_one_line_about(tokens, "--task retrieve")
+
+
+def test_a_colbert_searches_by_its_tokens_and_says_what_that_costs(limbeck, beir, tiny_bert, tmp_path):
+    lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16, "dim": 8}
+    build(MatcherSpec(kind="colbert", **lengths)).save_pretrained(tmp_path / "colbert")
+    exact = json.loads(limbeck("evaluate", tmp_path / "colbert", beir, "--json").out)
+    done = json.loads(limbeck("evaluate", tmp_path / "colbert", beir, "--candidates", "tokens", "--json").out)
+    assert done["task"] == "retrieve" and done["measures"] == exact["measures"]  # of so few tokens all are found
+    assert done["ms_per_query"] > 0 and 0 < done["bytes_per_passage"] <= 16 * (8 * 4 + 8 + 8)
+
+
 def test_evaluate_keeps_vectors_and_uses_them_again(limbeck, beir, models, tmp_path, monkeypatch):
     first = limbeck("evaluate", models["dual"], beir, "--store", tmp_path / "store", "--json")
     from limbeck.matchers.dual_encoder import DualEncoder

@@ -127,6 +127,15 @@ def test_passages_are_added_deleted_and_compacted(limbeck, index, tmp_path):
     assert done.code == 0 and "59 passages\n" in done.out and "lang, year" in done.out
 
 
+def test_changed_fields_are_another_index(limbeck, tmp_path):
+    passages = [{"_id": f"d{n}", "text": f"copy file {n}", "lang": "en"} for n in range(3)]
+    command = ["index", tmp_path / "p.jsonl", "--no-dense", "--out", tmp_path / "index"]
+    for lang, code in (("en", 0), ("en", 0), ("de", 2)):
+        passages[1]["lang"] = lang
+        (tmp_path / "p.jsonl").write_text("".join(json.dumps(passage) + "\n" for passage in passages))
+        assert limbeck(*command).code == code
+
+
 def test_bm25_alone_needs_no_model(limbeck, beir, tmp_path):
     assert limbeck("index", beir, "--no-dense", "--out", tmp_path / "words").code == 0
     assert limbeck("search", tmp_path / "words", "copy the file").code == 0
@@ -154,6 +163,9 @@ def test_a_users_mistakes_are_one_line_and_exit_code_2(limbeck, index, models, b
     refused("index", models["cross"], beir, "--out", tmp_path / "x", words=["is a cross_encoder"])
     refused("index", models["other"], beir, "--out", index, words=["with another model"])
     refused("index", models["other"], "--out", index, "--add", beir, words=["is not the one that", "was built with"])
+    refused("index", "--out", index, "--add", beir, "--kind", "hnsw", words=["--kind", "was built with"])
+    refused("index", "--out", index, "--add", beir, "--expansions", beir, words=["--expansions", "was built with"])
+    refused("index", "--out", index, "--compact", "--no-sparse", words=["--no-sparse", "was built with"])
     refused("index", models["dual"], "--out", tmp_path / "x", words=["nothing to do"])
     refused("index", "--out", tmp_path / "x", "--compact", words=["x: no such folder"])
     (tmp_path / "empty.jsonl").write_text("")

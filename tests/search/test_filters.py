@@ -43,6 +43,24 @@ def test_conditions_choose_rows(clauses: list[str], rows: list[int]) -> None:
     assert np.flatnonzero(matching(FIELDS, 4, parse_conditions(clauses))).tolist() == rows
 
 
+LARGE = 2**53 + 1  # a float would be 2**53
+
+
+@pytest.mark.parametrize(
+    ("clause", "rows"),
+    [
+        (f"number={LARGE}", [1]),
+        (f"number<{LARGE}", [0, 2]),
+        ("number>2.5", [0, 1]),
+        (f"number<{2**70}", [0, 1, 2]),
+        (f"price<{LARGE}", [0, 1, 2]),
+    ],
+)
+def test_numbers_too_large_for_a_float_are_compared_all_the_same(clause: str, rows: list[int]) -> None:
+    fields = pa.table({"number": [LARGE - 1, LARGE, 1], "price": [0.5, 1e3, -2.0]})
+    assert np.flatnonzero(matching(fields, 3, parse_conditions(clause))).tolist() == rows
+
+
 def test_passages_without_fields_meet_no_condition() -> None:
     assert not matching(None, 3, parse_conditions("lang=en")).any()
     assert matching(None, 3, ()).all()

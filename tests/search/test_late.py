@@ -7,7 +7,7 @@ import pytest
 
 from limbeck.data.dataset import RankingData, Texts
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.rank import rerank, retrieve, retrieve_by_tokens
+from limbeck.evaluation.rank import rerank, retrieve, search_tokens, token_index
 from limbeck.matchers import MatcherSpec, build
 from limbeck.matchers.interactions.maxsim import max_similarities
 from limbeck.search.late import TokenIndex, exact_late_search
@@ -98,11 +98,11 @@ def test_a_colbert_searches_re_ranks_and_scores_alike(colbert, data, tmp_path):
     for number, query in enumerate(ids):
         rows = data.corpus.rows(list(ranked[query]))
         assert np.allclose(list(ranked[query].values()), everything[number, rows], atol=1e-4)
-    by_tokens = retrieve_by_tokens(colbert, data, ids, 10)
+    by_tokens = search_tokens(token_index(colbert, data), colbert, data, ids, 10)
     exact = retrieve(colbert, data, ids, 10)
     assert np.mean([len(set(by_tokens[q]) & set(exact[q])) / 10 for q in ids]) > 0.7
 
 
 def test_candidates_by_tokens_need_token_vectors(tiny_bert, data):
     with pytest.raises(LimbeckError, match="candidates: tokens needs a ColBERT"):
-        retrieve_by_tokens(build(MatcherSpec(start=tiny_bert, document_length=16)), data, ["q0"])
+        token_index(build(MatcherSpec(start=tiny_bert, document_length=16)), data)
