@@ -64,7 +64,7 @@ def windows(home: Path, count: int, model: str) -> tuple[Texts, list[str]]:
     queries: list[str] = []
     for name in SETS:
         data = load_beir(home / name)
-        table = cut(data.corpus, Windows(WINDOW, STRIDE), transformer.tokenizer, WINDOW + 2)
+        table = cut(data.corpus, Windows(WINDOW, STRIDE), transformer.tokenizer, WINDOW)
         pieces += window_texts(data.corpus, table)
         asked = sorted(data.judgements("test"))
         queries += data.queries.take(data.queries.rows(asked))

@@ -17,6 +17,8 @@ def register(app: typer.Typer) -> None:
         data: str = typer.Argument(help="A BEIR folder, a pair file, MS MARCO files, a hub name, ... or pydocs."),
         task: str = typer.Option(None, help="rerank, retrieve or pairs; by default what the data and model allow."),
         mode: str = typer.Option(None, help="Of an index: dense, sparse or hybrid."),
+        fusion: str = typer.Option(None, help="Of a hybrid search: interpolate (Eq. 7) or rrf."),
+        alpha: float = typer.Option(None, help="Of a hybrid search: the weight of the sparse scores."),
         split: str = typer.Option("test"),
         against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
         candidates: str = typer.Option(
@@ -42,7 +44,7 @@ def register(app: typer.Typer) -> None:
         names = [name.strip() for name in measures.split(",")] if measures else None
         request = Request(
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
-            [gate.measure for gate in gates], mode,
+            [gate.measure for gate in gates], mode, fusion, alpha,
         )  # fmt: skip
         with reporting(reporter()):
             found = run_evaluation(request)

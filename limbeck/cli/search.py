@@ -50,9 +50,12 @@ def register(app: typer.Typer) -> None:
             raise LimbeckError("there are no queries to search for; name a file of them with --queries")
         if queries is not None and (query or not (run is not None or timings)):
             raise LimbeckError("a file of queries goes with --run or --timings, and without a query beside it")
+        if queries is not None and explain:
+            raise LimbeckError("--explain: shows hits, and a file of queries shows none; ask one query")
         with reporting(reporter()):
             opened = SearchIndex.open(index)
-            _check(opened, options)
+            opened.check(mode, fusion, alpha)
+            opened.allowed(where)
             if queries is not None:
                 _many(opened, queries, run, timings, k, options, as_json)
                 return
@@ -68,17 +71,6 @@ def register(app: typer.Typer) -> None:
                 show(opened.search(text, k or 10, explain=explain, **options))
             except LimbeckError as error:
                 print(f"limbeck: {error}", file=sys.stderr)
-
-
-def _check(index: SearchIndex, options: dict[str, Any]) -> None:
-    """A wrong option is told before a model is loaded."""
-    if index.mode(options["mode"]) == "hybrid":
-        index.fusion(options["fusion"], options["alpha"])
-    elif options["fusion"] is not None or options["alpha"] is not None:
-        from limbeck.errors import LimbeckError
-
-        raise LimbeckError("only a hybrid search has a fusion and an alpha; leave them out, or use --mode hybrid")
-    index.allowed(options["where"])
 
 
 def _asked() -> Iterator[str]:

@@ -51,7 +51,9 @@ class Request:
     store: Path | None = None
     run: Path | None = None
     also: Sequence[str] = ()  # measures besides the default ones or the chosen
-    mode: str | None = None  # of searching an index
+    mode: str | None = None  # of searching an index, as the next two
+    fusion: str | None = None
+    alpha: float | None = None
 
     @property
     def reranks(self) -> bool:
@@ -115,8 +117,10 @@ def run_evaluation(request: Request) -> Evaluation:
     if request.task == "pairs":
         raise LimbeckError(f"{request.data}: holds rankings, not pairs; use --task rerank or retrieve")
     indexes = [name for name in (request.model, request.against) if name and is_an_index(name)]
-    if request.mode is not None and not indexes:
-        raise LimbeckError(f"{request.model}: is no index, which alone has a --mode; make one with `limbeck index`")
+    for option in ("mode", "fusion", "alpha"):
+        if getattr(request, option) is not None and not indexes:
+            problem = f"{request.model}: is no index, which alone has --{option}"
+            raise LimbeckError(f"{problem}; make one with `limbeck index`")
     if request.task == "rerank" and indexes:
         raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
     _refuse_contradictions(request, indexes)
@@ -180,7 +184,8 @@ def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
     if is_an_index(request.model):
         index = ranker.index(request.model)
         timed = ranker.data.queries.take(ranker.data.queries.rows(ranker.query_ids[:TIMED_QUERIES]))
-        total = search_timings(index, timed, min(request.depth, 10), request.mode)["total"]
+        how = (request.mode, request.fusion, request.alpha)
+        total = search_timings(index, timed, min(request.depth, 10), *how)["total"]
         return {"ms_per_query": total.p50_ms, "size_mb": folder_bytes(request.model) / 1e6}
     matcher = ranker.matchers.get(request.model)
     if matcher is None:
@@ -246,7 +251,9 @@ class _Ranker:
         if judged and (index.collection.find(judged) < 0).all():
             problem = f"has none of the {len(judged):,} documents that {self.data.name} judges ({judged[0]!r}, say)"
             raise LimbeckError(f"{index.path}: {problem}; give the data that the index was built from")
-        return index.run(self.data.queries, self.request.depth, self.query_ids, mode=self.request.mode)
+        how = {name: getattr(self.request, name) for name in ("mode", "fusion", "alpha")}
+        index.check(**how)
+        return index.run(self.data.queries, self.request.depth, self.query_ids, **how)
 
     @cached_property
     def task(self) -> str:

@@ -52,7 +52,13 @@ def load_tct(path: str, revision: str | None = None) -> SentenceTransformer | No
             return None
         modules = [TctTransformer.load(path), Pooling.load(str(Path(path) / entries[1]["path"]))]
         return SentenceTransformer(modules=modules, similarity_fn_name="dot")
-    return _released(path, revision) if Path(path).name.lower().startswith(FAMILY) else None
+    return _released(path, revision) if _is_of_the_family(path) else None
+
+
+def _is_of_the_family(path: str) -> bool:
+    """By its own name, or by the repository's where it lies in the hub's cache (models--castorini--tct_colbert-...)."""
+    cached = [part.rsplit("--", 1)[-1] for part in Path(path).parts if part.startswith("models--")]
+    return any(name.lower().startswith(FAMILY) for name in (Path(path).name, *cached))
 
 
 def _released(path: str, revision: str | None) -> SentenceTransformer:

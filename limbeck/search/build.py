@@ -203,11 +203,12 @@ def load_encoder(model: str | Path | Any) -> Any:
 
 
 def _tokenizer(matcher: Any) -> tuple[Any, int]:
-    """What cuts a passage into tokens, and how many of them the model reads besides its prompt."""
-    transformer = matcher.tower.transformer("document")
-    prompt = matcher.tower.prompt("document") or ""
+    """What cuts a passage into tokens, and how many of them the model reads besides its marks and its prompt."""
+    tower = matcher.tower
+    transformer = tower.transformer("document")
     length = int(transformer.document_length or transformer.max_seq_length)
-    return transformer.tokenizer, length - len(transformer.tokenizer.tokenize(prompt))
+    empty = tower.model.preprocess([""], prompt=tower.prompt("document"), task="document")["input_ids"]
+    return transformer.tokenizer, length - empty.shape[1]
 
 
 def _same_or_refused(folder: Path, wanted: IndexManifest, matcher: Any) -> SearchIndex:

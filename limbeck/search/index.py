@@ -208,6 +208,13 @@ class SearchIndex:
             return reciprocal_rank_fusion(dense.pair, sparse, k)
         return fuse(dense.pair, sparse, alpha, k)
 
+    def check(self, mode: str | None, fusion: str | None, alpha: float | None) -> None:
+        """Refuse options of a search that make no sense; a model that has to be loaded for it would come later."""
+        if self.mode(mode) == "hybrid":
+            self.fusion(fusion, alpha)
+        elif fusion is not None or alpha is not None:
+            raise LimbeckError("only a hybrid search has a fusion and an alpha; leave them out, or use --mode hybrid")
+
     def fusion(self, fusion: str | None = None, alpha: float | None = None) -> tuple[str, float]:
         """How the parts are fused: as asked for, else by Eq. 7 with the tuned weight, else by reciprocal ranks."""
         if fusion is not None and fusion not in FUSIONS:

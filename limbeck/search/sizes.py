@@ -10,12 +10,18 @@ _DENSE = ("dense.faiss", "windows.npy", "keys.npy")
 
 
 def part_bytes(index: SearchIndex) -> dict[str, int]:
-    """The bytes of the dense part, the sparse part, the texts with their fields, and the model."""
+    """The bytes of the dense part, the sparse part, the texts with their fields, and the model.
+
+    Vectors that live elsewhere count as what they are, numbers of 32 bits.
+    """
     found = {"dense": 0, "sparse": 0, "texts": 0}
     for name, record in index.manifest.files.items():
         folder, file = Path(name).parts[0], Path(name).name
         part = "sparse" if folder == "sparse" else "dense" if file in _DENSE else "texts"
         found[part] += record.bytes
+    facts = index.manifest.dense
+    if facts is not None and facts.store is not None:
+        found["dense"] += sum(segment.vectors for segment in index.manifest.segments) * facts.dim * 4
     model = index.path / "model"
     found["model"] = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
     return found

@@ -41,12 +41,11 @@ def default_windows(size: int | None, stride: int | None) -> Windows | None:
     return Windows(size, stride if stride is not None else max(1, size // 2))
 
 
-def cut(corpus: Texts, windows: Windows, tokenizer: Any, limit: int) -> np.ndarray:
+def cut(corpus: Texts, windows: Windows, tokenizer: Any, room: int) -> np.ndarray:
     """The windows of all passages in their order: [windows, 3] int64 of row, first character, last character + 1.
 
-    `limit` is the number of tokens that the model reads, its special ones included.
+    `room` is the number of a text's tokens that the model reads.
     """
-    room = limit - int(tokenizer.num_special_tokens_to_add(pair=False))
     if windows.size > room:
         raise LimbeckError(f"the model reads {room} tokens, a window has {windows.size}; take a smaller --window")
     if not getattr(tokenizer, "is_fast", False):

@@ -172,6 +172,9 @@ def test_a_users_mistakes_are_one_line_and_exit_code_2(limbeck, index, models, b
     refused("index", models["dual"], tmp_path / "empty.jsonl", "--out", tmp_path / "x", words=["holds no document"])
     refused("evaluate", index, beir, "--task", "rerank", words=["is an index, which retrieves"])
     refused("evaluate", models["dual"], beir, "--mode", "dense", words=["is no index"])
+    refused("evaluate", models["dual"], beir, "--alpha", "0.1", words=["is no index", "--alpha"])
+    refused("evaluate", index, beir, "--mode", "dense", "--fusion", "rrf", words=["only a hybrid search"])
+    refused("evaluate", index, beir, "--candidates", "bm25", words=["--candidates bm25"])
     assert not (tmp_path / "x").exists()
 
 

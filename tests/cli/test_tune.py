@@ -40,6 +40,16 @@ def test_tune_writes_the_alpha_and_what_it_is_worth(limbeck, index, beir, tmp_pa
             for query, ranking in zip(queries, rankings, strict=True)
         }
         assert evaluate_run(run, data.qrels["dev"], ["ndcg@10"])["ndcg@10"] == pytest.approx(expected)
+    tuned, ranks, given = (
+        json.loads(limbeck("evaluate", index, beir, "--split", "dev", "--mode", "hybrid", *how, "--json").out)[
+            "measures"
+        ]
+        for how in ([], ["--fusion", "rrf"], ["--alpha", found["alpha"]])
+    )
+    assert tuned["ndcg@10"] == pytest.approx(found["value"]) and given == tuned
+    by_ranks = opened.run(data.queries, 100, list(queries), fusion="rrf")
+    assert ranks["ndcg@10"] == pytest.approx(evaluate_run(by_ranks, data.qrels["dev"], ["ndcg@10"])["ndcg@10"])
+    assert ranks != tuned
     page = (tmp_path / "tune.html").read_text()
     assert f"{found['alpha']:g}" in page and "6 queries of dev" in page
 

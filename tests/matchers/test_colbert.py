@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import string
 
 import numpy as np
@@ -13,6 +14,7 @@ from sentence_transformers import MultiVectorEncoder
 from limbeck.errors import LimbeckError
 from limbeck.matchers import ColBERT, DualEncoder, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
+from limbeck.search.build import _tokenizer
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
 
@@ -204,3 +206,19 @@ def test_a_released_tct_folder_reads_texts_as_it_was_trained(released, tmp_path)
     assert same(again.score([(asked, told)]), ours.score([(asked, told)]))
     batch = TextBatch(QUERIES, DOCUMENTS, None)
     assert same(again(again.prepare(batch)).scores.detach().numpy().reshape(-1), again.score(PAIRS))
+
+
+def test_a_released_tct_folder_is_known_in_the_hub_s_cache_too(released, tmp_path):
+    snapshot = tmp_path / "models--castorini--tct_colbert-v2-msmarco" / "snapshots" / "0123abcd"
+    shutil.copytree(released, snapshot)
+    assert same(load(snapshot).score(PAIRS), load(released).score(PAIRS))
+
+
+def test_windows_fill_what_a_tct_model_reads_besides_its_marks(released):
+    matcher = load(released)
+    tokenizer, room = _tokenizer(matcher)
+    length = matcher.tower.transformer("document").document_length
+    for words, whole in ((room, True), (room + 1, False)):
+        read = matcher.tower.model.preprocess(["copy " * words], task="document")["input_ids"]
+        assert read.shape[1] == length
+        assert (tokenizer.convert_ids_to_tokens(read[0])[4:] == ["copy"] * words) == whole
