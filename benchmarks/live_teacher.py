@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.alone import alone, peak_mb
 from limbeck.matchers import build
 from limbeck.matchers.interactions.maxsim import MaxSim, TokenVectors
 from limbeck.signals import Signals, Targets
@@ -64,17 +65,25 @@ def step_times(steps: int) -> dict[str, float]:
     return {name: statistics.median(spent[2:]) * 1000 for name, spent in times.items()}
 
 
-def maxsim_costs(queries: int, documents: int) -> dict[str, float]:
-    """All in-batch pairs at the paper's lengths (32 and 150 tokens, 128 dims), sliced and at once."""
-    left = TokenVectors(torch.randn(queries, 32, 128), torch.ones(queries, 32, dtype=torch.bool))
-    right = TokenVectors(torch.randn(documents, 150, 128), torch.ones(documents, 150, dtype=torch.bool))
-    whole = queries * 32 * documents * 150
-    found = {"similarities of all pairs, MB": whole * 4 / 2**20, "in memory at a time, MB": 2**24 * 4 / 2**20}
-    with torch.no_grad():
-        for name, at_once in (("sliced, ms", 2**24), ("at once, ms", whole)):
-            spent = [seconds(lambda at_once=at_once: MaxSim(at_once=at_once)(left, right, None)) for _ in range(5)]
-            found[name] = statistics.median(spent) * 1000
-    return found
+def maxsim_costs(queries: int, documents: int, sliced: bool, learns: bool) -> dict[str, float]:
+    """All in-batch pairs at the paper's lengths (32 and 150 tokens, 128 dims): milliseconds, and the memory that they
+    add to a process that has the vectors; with the backward pass if it `learns`.
+    """
+    left, right = (
+        TokenVectors(torch.randn(count, length, 128, requires_grad=learns), torch.ones(count, length, dtype=torch.bool))
+        for count, length in ((queries, 32), (documents, 150))
+    )
+    maxsim = MaxSim() if sliced else MaxSim(at_once=queries * 32 * documents * 150)
+
+    def once() -> None:
+        with torch.set_grad_enabled(learns):
+            scores = maxsim(left, right, None)
+            if learns:
+                scores.sum().backward()
+
+    before = peak_mb()
+    spent = [seconds(once) for _ in range(5)]
+    return {"ms": statistics.median(spent) * 1000, "MB": peak_mb() - before}
 
 
 def main() -> None:
@@ -85,14 +94,23 @@ def main() -> None:
     options = parser.parse_args()
     step = step_times(options.steps)
     share = step["teacher"] / (step["teacher"] + step["student"])
-    found = {"step": step | {"teacher's share": share}, "maxsim": maxsim_costs(options.queries, 2 * options.queries)}
+    maxsim = {
+        (way, passes): alone(maxsim_costs, options.queries, 2 * options.queries, way == "sliced", passes != "forward")
+        for passes in ("forward", "forward and backward")
+        for way in ("sliced", "at once")
+    }
+    found = {
+        "step": step | {"teacher's share": share},
+        "maxsim": {f"{way}, {passes}": costs for (way, passes), costs in maxsim.items()},
+    }
     if options.json:
         print(json.dumps(found, indent=2))
         return
     print(f"student {step['student']:.0f} ms, live teacher {step['teacher']:.0f} ms a step of 32 queries")
     print(f"and {step['distinct documents']:.0f} distinct documents: {share:.0%} of the step is the teacher's")
-    for name, value in found["maxsim"].items():
-        print(f"MaxSim of {options.queries} queries and {2 * options.queries} documents, {name}: {value:.0f}")
+    print(f"MaxSim of {options.queries} queries and {2 * options.queries} documents, in a process of its own:")
+    for name, costs in found["maxsim"].items():
+        print(f"  {name}: {costs['ms']:.0f} ms, {costs['MB']:,.0f} MB")
 
 
 if __name__ == "__main__":

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
+from benchmarks.alone import alone, peak_mb
 from limbeck.data import load_beir
 from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts
@@ -74,18 +73,6 @@ def windows(home: Path, count: int, model: str) -> tuple[Texts, list[str]]:
         raise SystemExit(f"{home} gives {len(pieces):,} windows; ask for fewer with --passages")
     corpus = Texts.from_dict({f"w{row}": pieces[row] for row in chosen.tolist()})
     return corpus, [queries[row] for row in generator.permutation(len(queries))]
-
-
-def peak_mb() -> float:
-    """The most memory that this process ever had; getrusage would count the parent's from before the exec."""
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) / 1024
-
-
-def alone(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run in a fresh process, whose peak of memory is its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(work, arguments)
 
 
 def build(kind: str, corpus: Texts, queries: list[str], model: str, out: Path, store: Path) -> dict[str, float]:

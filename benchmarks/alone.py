@@ -1,0 +1,20 @@
+"""Work in a fresh process, and the most memory that it ever had."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def alone(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run in a fresh process, whose peak of memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, arguments)
+
+
+def peak_mb() -> float:
+    """The most memory that this process ever had; getrusage would count the parent's from before the exec."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
