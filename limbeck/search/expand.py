@@ -16,13 +16,15 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pyarrow as pa
 
 from limbeck.data import RankingData, Texts, load
+from limbeck.data.passages import load_passages
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import (
     alone_in,
@@ -88,7 +90,7 @@ def expand_data(
         if matcher is not None:
             scores = _score(matcher, data.corpus, samples, out)
             expansions = _best(data.corpus, samples, scores, keep)
-        kept = _write(data, out, expansions)
+        kept = _write(data, load_passages(source).fields, out, expansions)
     return Expanded(out, len(data.corpus), kept, generated)
 
 
@@ -201,8 +203,9 @@ def _best(corpus: Texts, samples: AppendLog, log: AppendLog, keep: float) -> Ite
         start = own.stop
 
 
-def _write(data: RankingData, out: Path, expansions: Iterator[Kept]) -> int:
+def _write(data: RankingData, fields: pa.Table | None, out: Path, expansions: Iterator[Kept]) -> int:
     """Put the data set into the folder, in one step; how many queries were kept."""
+    others = _rows(fields) if fields is not None else repeat({}, len(data.corpus))
     count = 0
     with directory_atomically(out) as folder:
         for file in [out / "expand.json", out / "samples.jsonl", *out.glob("scores-*.jsonl")]:
@@ -211,10 +214,9 @@ def _write(data: RankingData, out: Path, expansions: Iterator[Kept]) -> int:
             write_atomically(folder / "corpus.jsonl", "w") as corpus,
             write_atomically(folder / EXPANSIONS, "w") as own,
         ):
-            for (key, title, text), (queries, scores) in track(
-                zip(data.corpus.records(), expansions, strict=True), "Writing documents", len(data.corpus)
-            ):
-                _line(corpus, {"_id": key, "title": title, "text": " ".join(filter(None, [text, *queries]))})
+            rows = zip(data.corpus.records(), expansions, others, strict=True)
+            for (key, title, text), (queries, scores), other in track(rows, "Writing documents", len(data.corpus)):
+                _line(corpus, {"_id": key, "title": title, "text": " ".join(filter(None, [text, *queries])), **other})
                 _line(own, {"_id": key, "queries": queries} | ({} if scores is None else {"scores": scores}))
                 count += len(queries)
         with write_atomically(folder / "queries.jsonl", "w") as handle:
@@ -226,6 +228,13 @@ def _write(data: RankingData, out: Path, expansions: Iterator[Kept]) -> int:
                 for query, grades in qrels.items():
                     handle.writelines(f"{query}\t{document}\t{grade}\n" for document, grade in grades.items())
     return count
+
+
+def _rows(fields: pa.Table) -> Iterator[dict[str, Any]]:
+    """The fields that each passage has."""
+    for batch in fields.to_batches(max_chunksize=BLOCK):
+        for row in batch.to_pylist():
+            yield {name: value for name, value in row.items() if value is not None}
 
 
 def _line(handle: IO[str], record: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from limbeck.data import load
+from limbeck.data.passages import load_passages
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import evaluate_run
 from limbeck.matchers import MatcherSpec, build
@@ -58,6 +59,15 @@ def test_documents_are_found_by_words_that_only_their_queries_have(t5, data, tmp
         for each in (before, after)
     ]
     assert measured[0] == 0.0 and measured[1] > 0.8
+
+
+def test_fields_of_passages_are_kept(t5, data, tmp_path):
+    passages = records(data / "corpus.jsonl")
+    passages[1] |= {"lang": "en", "meta": {"year": 2020}, "tags": ["a", "b"]}
+    (data / "corpus.jsonl").write_text("".join(json.dumps(passage) + "\n" for passage in passages))
+    expand_data(str(data), t5, tmp_path / "out", HOW)
+    assert load_passages(tmp_path / "out").fields == load_passages(data).fields
+    assert set(records(tmp_path / "out" / "corpus.jsonl")[0]) == {"_id", "title", "text"}
 
 
 def test_the_expansions_serve_the_sparse_part_alone(t5, data, tmp_path):
