@@ -17,6 +17,8 @@ from typing import IO, Any
 
 from limbeck.errors import LimbeckError, bad_input
 
+# A full disk as safetensors puts it, and as numpy does
+_SHORT_WRITE = re.compile(r"No space left on device|^\d+ requested and \d+ written$")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_PLACE = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 
@@ -33,8 +35,7 @@ def naming_disk_errors(path: Path, *also: Path) -> Iterator[None]:
         raise
     except Exception as error:
         number = error.errno if isinstance(error, OSError) else None
-        # safetensors reports a full disk by an exception of its own
-        if number in NO_SPACE or "No space left on device" in str(error):
+        if number in NO_SPACE or _SHORT_WRITE.search(str(error)):
             remedy = "free some space and run the same command again"
             raise bad_input(path, "no space left on the device", remedy) from error
         if isinstance(error, OSError) and number in NO_PLACE and _concerns(error, (path, *also)):
@@ -240,6 +241,15 @@ def recover_directory(path: str | Path) -> None:
             _discard(_old(target), target)
         for entry in abandoned:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def refuse_overwriting(output: str | Path | None, *inputs: str | Path | None) -> None:
+    """Refuse to write a result over a file that the command reads, or into a folder that it reads from."""
+    target = Path(os.path.realpath(output)) if output is not None else None
+    for source in inputs:
+        place = Path(os.path.realpath(source)) if source is not None else None
+        if target is not None and place is not None and target.exists() and target.is_relative_to(place):
+            raise bad_input(str(output), f"belongs to {source}, which is read", "write to another place")
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -21,6 +21,7 @@ from limbeck.files import (
     checksum,
     digest,
     directory_atomically,
+    naming_disk_errors,
     read_json,
     recover_directory,
     require_empty_or_absent,
@@ -413,3 +414,11 @@ def test_files_of_a_directory_can_be_read_by_whom_the_mask_allows(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "model" / "weights").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_full_disk_is_known_however_a_library_puts_it(tmp_path):
+    for problem in (OSError("89851 requested and 73696 written"), RuntimeError("io: No space left on device (os 28)")):
+        with pytest.raises(LimbeckError, match="no space left on the device"), naming_disk_errors(tmp_path):
+            raise problem
+    with pytest.raises(OSError, match="5 requested"), naming_disk_errors(tmp_path):
+        raise OSError("5 requested and more to come")

@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.console import err, reporter
         from limbeck.evaluation import failures, parse_gate
         from limbeck.evaluation.command import Request, run_evaluation
+        from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting
 
         gates = [parse_gate(text) for text in fail_below]
@@ -46,6 +47,7 @@ def register(app: typer.Typer) -> None:
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
             [gate.measure for gate in gates], mode, fusion, alpha,
         )  # fmt: skip
+        refuse_overwriting(run, model, data, against, candidates)
         with reporting(reporter()):
             found = run_evaluation(request)
         print(json.dumps(found.as_json(), indent=2, ensure_ascii=False) if as_json else found)

@@ -88,14 +88,16 @@ def _refuse_build_options(context: typer.Context) -> None:
 def _change(
     out: Path, model: str | None, add: str | None, delete: Path | None, compact: bool, store: str | None, seed: int
 ) -> None:
-    from limbeck.data.passages import iterate_ids
+    from limbeck.data.passages import iterate_ids, load_passages
     from limbeck.search.build import load_encoder
     from limbeck.search.changes import add_passages, compact_index, delete_passages
 
+    new = load_passages(add) if add is not None else None  # a mistake there is told before anything is deleted
+    encoder = load_encoder(model) if model is not None else None
     if delete is not None:
         delete_passages(out, iterate_ids(delete))
-    if add is not None:
-        add_passages(out, add, load_encoder(model) if model is not None else None, store)
+    if new is not None:
+        add_passages(out, new, encoder, store)
     if compact:
         compact_index(out, seed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import sys
@@ -67,6 +68,9 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its number
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
     except LimbeckError as error:
@@ -93,7 +97,7 @@ def _usage(error: Exception) -> NoReturn:
         raise error
     if not hasattr(error, "format_message"):
         sys.exit(error.exit_code)
-    _fail(f"{error.format_message()} `limbeck --help` and `limbeck COMMAND --help` say what there is.")
+    _fail(f"{error.format_message().rstrip('.')}. `limbeck --help` and `limbeck COMMAND --help` say what there is.")
 
 
 def _interrupted() -> NoReturn:

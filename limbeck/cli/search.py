@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
         """Search an index: passages with their scores, and which of dense and sparse found them."""
         from limbeck.cli.console import reporter
         from limbeck.errors import LimbeckError
+        from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting
         from limbeck.search.index import SearchIndex
 
@@ -52,6 +53,7 @@ def register(app: typer.Typer) -> None:
             raise LimbeckError("a file of queries goes with --run or --timings, and without a query beside it")
         if queries is not None and explain:
             raise LimbeckError("--explain: shows hits, and a file of queries shows none; ask one query")
+        refuse_overwriting(run, queries, index)
         with reporting(reporter()):
             opened = SearchIndex.open(index)
             opened.check(mode, fusion, alpha)
@@ -59,7 +61,7 @@ def register(app: typer.Typer) -> None:
             if queries is not None:
                 _many(opened, queries, run, timings, k, options, as_json)
                 return
-        show = _printer(opened, explain, as_json)
+        show = _printer(opened, explain, as_json, indent=2 if query else None)
         if query:
             found = opened.search(" ".join(query), k or 10, explain=explain, **options)
             if found.note and not found.hits:
@@ -90,13 +92,14 @@ def _asked() -> Iterator[str]:
             yield line.strip()
 
 
-def _printer(index: SearchIndex, explain: bool, as_json: bool) -> Callable[[Results], None]:
+def _printer(index: SearchIndex, explain: bool, as_json: bool, indent: int | None) -> Callable[[Results], None]:
+    """Shows the answers to one query; of several queries, JSON has one line each."""
     from limbeck.cli.console import out as console
     from limbeck.cli.hits import print_results
 
     def show(results: Results) -> None:
         if as_json:
-            print(json.dumps(results.as_json(), indent=2, ensure_ascii=False))
+            print(json.dumps(results.as_json(), indent=indent, ensure_ascii=False))
         else:
             print_results(console, results, index.words, explain)
 

@@ -34,9 +34,11 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.evaluation.tune_index import tune_index
+        from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting
         from limbeck.report.fusion import finding, fusion_report
 
+        refuse_overwriting(out, index, data)
         with reporting(reporter()):
             found = tune_index(index, data, split, measure, _numbers(alphas), limit)
         page = fusion_report(found.tuning, str(index), found.data, found.split, out) if out is not None else None

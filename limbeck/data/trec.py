@@ -14,6 +14,8 @@ from limbeck.data.lines import lines, writing
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
 
+LARGEST_GRADE = 2**31 - 1  # what evaluation computes with
+
 
 def iterate_run(path: str | Path) -> Iterator[tuple[int, str, str, float]]:
     """Yield (line, query id, document id, score) of a TREC run: `query Q0 document rank score tag`."""
@@ -58,7 +60,10 @@ def iterate_qrels(path: str | Path) -> Iterator[tuple[int, str, str, int]]:
         query, document = fields[0].strip(), fields[-2].strip()
         if not query or not document:
             raise bad_input(path, "names an empty id", "write `query document grade`", number)
-        yield number, query, document, whole_number(path, number, fields[-1].strip(), "grade")
+        grade = whole_number(path, number, fields[-1].strip(), "grade")
+        if abs(grade) > LARGEST_GRADE:
+            raise bad_input(path, f"grade {grade} is too large", f"stay within {LARGEST_GRADE:,}", number)
+        yield number, query, document, grade
 
 
 def read_qrels(path: str | Path, queries: Texts | None = None, corpus: Texts | None = None) -> Qrels:

@@ -46,6 +46,9 @@ def tune_index(
         raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and judgements")
     split = held_out(data, split)
     qrels = drawn(data.judgements(split), limit)
+    if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
+        problem = f"{source}: no document of split {split!r} is judged relevant, so every alpha is as good"
+        raise LimbeckError(f"{problem}; choose another --split, or add judgements above 0")
     index = SearchIndex.open(path)
     _require_documents(index, path, qrels, source)
     tuning = tune_alpha(_lists(index, data, list(qrels)), qrels, index.collection.find, measure, alphas)

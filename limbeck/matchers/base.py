@@ -127,9 +127,14 @@ class Matcher(nn.Module, ABC):
 
 
 def weights_digest(module: nn.Module) -> str:
-    """A digest of all parameters and buffers, names included."""
+    """A digest of all parameters and buffers that can be in a score, names included.
+
+    An encoder's own pooler is in none; where a folder lacks it, it is made up anew at every load.
+    """
     whole = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(module.state_dict().items()):
+        if ".model.pooler." in f".{name}":
+            continue
         whole.update(name.encode())
         whole.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
     return whole.hexdigest()

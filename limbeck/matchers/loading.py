@@ -42,7 +42,7 @@ def load(name: str | Path, revision: str | None = None) -> Matcher:
         path = str(model_folder(path))  # a run directory stands for its student
     try:
         return _kind(path, revision).from_pretrained(path, revision=revision)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         problem = f"cannot be loaded as a model ({first_line(error)})"
         raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
 

@@ -25,7 +25,15 @@ from typing import Any
 import numpy as np
 
 from limbeck.errors import LimbeckError
-from limbeck.files import alone_in, digest, make_directory, read_json, write_atomically, write_json
+from limbeck.files import (
+    alone_in,
+    digest,
+    make_directory,
+    naming_disk_errors,
+    read_json,
+    write_atomically,
+    write_json,
+)
 from limbeck.matchers import DiPair, Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.loading import model_folder
@@ -36,7 +44,7 @@ from limbeck.scoring.engine import Engine
 from limbeck.scoring.heads import PairHead
 from limbeck.scoring.scorer import TRIED, choose_head
 from limbeck.scoring.source import Source, open_source, source_state
-from limbeck.scoring.worker import FORMAT, HEAD, JOB, SCORES, Plan, part_file, store_rows
+from limbeck.scoring.worker import FORMAT, HEAD, JOB, SCORES, Plan, is_whole, part_file, store_rows
 from limbeck.stores import EncodingStore, encode_with_store
 
 DONE = "done.json"
@@ -75,9 +83,12 @@ def score_pairs(
 ) -> Done:
     """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was."""
     folder = Path(out).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise LimbeckError(f"{folder}: is a file; --out names a folder for the scores")
     matcher = load_matcher(model)
     PairHead.of(matcher).require(head)
-    make_directory(folder)
+    with naming_disk_errors(folder):
+        make_directory(folder)
     with alone_in(folder):
         began = time.monotonic()
         given = Path(pairs).absolute() if pairs is not None else None
@@ -100,7 +111,7 @@ def score_pairs(
             _require_texts(matcher, source)
         encoded = _encode(matcher, source, folder, dtype, wanted["store"])
         plan = _planned(folder, wanted, source, matcher, shard)
-        waiting = [number for number in range(plan.shards) if not part_file(folder, number).exists()]
+        waiting = [number for number in range(plan.shards) if not is_whole(part_file(folder, number))]
         todo = sum(_size(plan, number) for number in waiting)
         with progress("Scoring pairs", plan.pairs) as advance:
             advance(plan.pairs - todo)
@@ -129,7 +140,7 @@ def _claim(folder: Path, wanted: dict[str, Any]) -> None:
     """Refuse a folder of another job, by the first thing that differs; forget what a job left that never began."""
     begun = folder / "work" / "begun.json"
     if not (folder / JOB).exists():
-        ours = ("work", "encodings", HEAD)
+        ours = ("work", "encodings", HEAD) if begun.exists() else ()  # the mark of a job that never came to its plan
         if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
             raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
         if not begun.exists() or read_json(begun) != wanted:

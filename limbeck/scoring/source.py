@@ -29,6 +29,7 @@ from limbeck.stores.digests import text_digests
 
 IDS = (("left", "right"), ("left_id", "right_id"), ("query_id", "document_id"), ("query-id", "corpus-id"))
 _REMEDY = "name its columns left and right (ids), or text_a and text_b (texts)"
+_ID_REMEDY = "name two of them left and right, or leave --left and --right out if the texts stand in it"
 _ROWS = 65536
 
 
@@ -53,9 +54,16 @@ class Source:
 
 
 def source_state(pairs: Path | None, left: str | None, right: str | None) -> str:
-    """What tells one list of pairs from another: names, sizes and times of the files."""
-    paths = [str(path) if path is not None else "" for path in (pairs, left, right)]
-    return digest(*(file_state(Path(path)) if path and Path(path).is_file() else path for path in paths))
+    """What tells one list of pairs from another: names, sizes and times of the files, of a folder those in it."""
+    return digest(*(_state(str(path)) if path is not None else "" for path in (pairs, left, right)))
+
+
+def _state(name: str) -> str:
+    path = Path(name)
+    if path.is_file():
+        return file_state(path)
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else []
+    return digest(name, *(f"{file.name} {file_state(file)}" for file in files)) if files else name
 
 
 def open_source(pairs: Path | None, left: str | None, right: str | None, work: Path) -> Source:
@@ -110,8 +118,8 @@ def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[pa.LargeString
         file = _parquet(path)
         names = _id_names(path, file.schema_arrow.names)
         first = 1
-        for batch in file.iter_batches(batch_size=_ROWS, columns=list(names)):
-            columns = [batch.column(name).cast(pa.large_string()) for name in names]
+        for batch in _batches(path, file, names):
+            columns = [_as_ids(path, name, batch.column(name)) for name in names]
             for name, column in zip(names, columns, strict=True):
                 if column.null_count:
                     at = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
@@ -130,11 +138,28 @@ def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[pa.LargeString
         yield [number for number, _ in block], columns
 
 
+def _batches(path: Path, file: pq.ParquetFile, names: tuple[str, str]) -> Iterator[pa.RecordBatch]:
+    if any(file.schema_arrow.names.count(name) > 1 for name in names):
+        raise bad_input(path, f"has two columns of one name, {' or '.join(names)}", "keep one of them")
+    try:
+        yield from file.iter_batches(batch_size=_ROWS, columns=list(names))
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise bad_input(path, f"is damaged ({reason})", "write it again") from error
+
+
+def _as_ids(path: Path, name: str, column: pa.Array) -> pa.LargeStringArray:
+    try:
+        return column.cast(pa.large_string())
+    except pa.ArrowException as error:
+        raise bad_input(path, f"column {name!r} holds {column.type}, no ids", "write ids as strings") from error
+
+
 def _id_names(path: Path, names: Iterable[str]) -> tuple[str, str]:
     there = set(names)
     found = next((pair for pair in IDS if set(pair) <= there), None)
     if found is None:
-        raise bad_input(path, f"has the columns {', '.join(sorted(there)) or 'none'}", _REMEDY)
+        raise bad_input(path, f"has no columns of ids, but {', '.join(sorted(there)) or 'none'}", _ID_REMEDY)
     return found
 
 
@@ -157,10 +182,11 @@ def _write_inline(path: Path, folder: Path) -> None:
         records = read_records(path)
         with progress("Reading pairs") as advance:
             while block := list(islice(records, _ROWS)):
-                found = [_texts(path, number, record, len(known)) for number, record in block]
                 if not known:
-                    known.extend({} for _ in found[0])
-                    texts.extend([] for _ in found[0])
+                    first = _texts(path, *block[0], 0)
+                    known.extend({} for _ in first)
+                    texts.extend([] for _ in first)
+                found = [_texts(path, number, record, len(known)) for number, record in block]
                 columns = [_known(known[at], texts[at], [row[at] for row in found]) for at in range(len(known))]
                 yield np.stack(columns, axis=1).astype(np.int32)
                 advance(len(block))
@@ -175,7 +201,11 @@ def _write_inline(path: Path, folder: Path) -> None:
 
 def _texts(path: Path, number: int, record: Record, wanted: int) -> tuple[str, ...]:
     found = texts_of(record)
-    if found is None or any(not isinstance(text, str) for text in found):
+    if found is None and any(set(pair) <= set(record) for pair in IDS):
+        raise bad_input(path, "names texts by their ids", "give their texts with --left and --right", number)
+    if found is not None and any(not isinstance(text, str) for text in found):
+        raise bad_input(path, "has a text that is no text", "write every text as a string", number)
+    if found is None:
         raise bad_input(path, f"has the columns {', '.join(record)}", _REMEDY, number)
     if wanted and len(found) != wanted:
         problem = f"has {len(found)} texts where the first line has {wanted}"

@@ -58,6 +58,15 @@ def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
+def is_whole(part: Path) -> bool:
+    """Whether a shard's file is there and ends as a parquet file ends; a copy that was cut short is scored again."""
+    try:
+        pq.read_metadata(part)
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return True
+
+
 def part_file(folder: Path, shard: int) -> Path:
     return folder / SCORES / f"part-{shard:07}.parquet"
 

@@ -47,7 +47,14 @@ class DensePart:
             return self._given
         from limbeck.matchers import load
 
-        matcher = load(self.path / "model")
+        folder = self.path / "model"
+        remedy = f"remove {self.path} and build the index again"
+        if not folder.is_dir():
+            raise bad_input(folder, "is missing", remedy)
+        try:
+            matcher = load(folder)
+        except LimbeckError as error:
+            raise bad_input(folder, f"is damaged ({error})", remedy) from error
         self._require_model(matcher, f"{self.path / 'model'}")
         return matcher
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -44,6 +45,7 @@ from limbeck.stores.append_log import AppendLog
 from limbeck.stores.manifest import Manifest, canonical, require_same
 
 KIND = "limbeck expansion"
+_OURS = re.compile(r"\..*|expand\.json|(corpus|queries|samples|expansions|scores-[0-9a-f]+)\.jsonl|qrels")
 KEEP = 0.7
 BLOCK = 1024  # documents that are sorted by length together; the logs are in order of these blocks
 _SCORED = 32  # documents whose queries are scored between two writes
@@ -107,6 +109,11 @@ def _claim(out: Path, wanted: Manifest) -> None:
     manifest = out / "expand.json"
     if manifest.exists():
         require_same(out, Manifest.load(manifest, KIND), wanted)
+        foreign = next((file.name for file in sorted(out.iterdir()) if not _OURS.fullmatch(file.name)), None)
+        if foreign is not None:  # the folder is written anew as a whole
+            raise bad_input(
+                out, f"holds {foreign!r}, which is not of this work", "move it away, or choose another --out"
+            )
         return
     require_empty_or_absent(out, "choose another --out")
     make_directory(out)

@@ -10,6 +10,7 @@ A pair set gets a transfer set alone: each first text of its training pairs with
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,8 @@ def build_pairs(
         return _more_pairs(data, out, model, near, facts)
     if how == "neighbours" and below is None:
         raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
+    if below is not None and not math.isfinite(below):
+        raise LimbeckError(f"--below {below} is no threshold; give a finite number, e.g. 0.5 for cosines")
     splits = [split for split in SPLITS if split in data.qrels]
     if not splits:
         raise LimbeckError(f"{source}: has no judgements for {', '.join(SPLITS)}; add qrels")

@@ -127,6 +127,38 @@ def test_passages_are_added_deleted_and_compacted(limbeck, index, tmp_path):
     assert done.code == 0 and "59 passages\n" in done.out and "lang, year" in done.out
 
 
+def test_nothing_is_deleted_for_the_sake_of_passages_that_cannot_be_read(limbeck, index, tmp_path):
+    (tmp_path / "gone.txt").write_text("d0\n")
+    (tmp_path / "broken.jsonl").write_text('{"_id": "n1", "text": \n')
+    both = limbeck("index", "--out", index, "--delete", tmp_path / "gone.txt", "--add", tmp_path / "broken.jsonl")
+    assert_one_line_about(both, "broken.jsonl:1")
+    assert "60 passages\n" in limbeck("index", "--out", index, "--verify").out
+
+
+def test_results_are_not_written_over_what_is_read(limbeck, index, beir, tmp_path):
+    queries = (beir / "queries.jsonl").read_bytes()
+    for place in (beir / "queries.jsonl", index / "index.json"):
+        done = limbeck("search", index, "--queries", beir / "queries.jsonl", "--run", place)
+        assert_one_line_about(done, place.name, "which is read")
+    assert_one_line_about(limbeck("tune", index, beir, "--out", index / "index.json"), "which is read")
+    assert_one_line_about(limbeck("evaluate", index, beir, "--run", beir / "corpus.jsonl"), "which is read")
+    assert (beir / "queries.jsonl").read_bytes() == queries and limbeck("search", index, "copy").code == 0
+
+
+def test_an_index_whose_model_is_gone_or_damaged_says_so(limbeck, index):
+    config = index / "model" / "config.json"
+    config.write_text(config.read_text().replace("intermediate_size", "intermediate_si{e"))
+    assert_one_line_about(limbeck("search", index, "copy"), "model", "build the index again")
+    shutil.rmtree(index / "model")
+    assert_one_line_about(limbeck("search", index, "copy"), "model", "is missing", "build the index again")
+
+
+def test_several_queries_are_a_line_of_json_each(limbeck, index, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("copy the file\nsort a list\n"))
+    lines = limbeck("search", index, "--json").out.splitlines()
+    assert [json.loads(line)["query"] for line in lines] == ["copy the file", "sort a list"]
+
+
 def test_changed_fields_are_another_index(limbeck, tmp_path):
     passages = [{"_id": f"d{n}", "text": f"copy file {n}", "lang": "en"} for n in range(3)]
     command = ["index", tmp_path / "p.jsonl", "--no-dense", "--out", tmp_path / "index"]

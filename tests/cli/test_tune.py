@@ -115,6 +115,18 @@ def test_mistakes_are_one_line_and_leave_the_index_as_it_was(limbeck, index, bei
     assert SearchIndex.open(index).manifest.alpha == before
 
 
+def test_nothing_relevant_leaves_alpha_alone(limbeck, index, beir):
+    judged = (beir / "qrels" / "dev.tsv").read_text().splitlines()
+    lines = [judged[0], *(line.rpartition("\t")[0] + "\t0" for line in judged[1:])]
+    (beir / "qrels" / "dev.tsv").write_text("\n".join(lines) + "\n")
+    done = limbeck("tune", index, beir)
+    assert done.code == 2 and "judged relevant" in done.err
+    (beir / "qrels" / "dev.tsv").write_text("\n".join([judged[0], judged[1].rpartition("\t")[0] + "\t" + "9" * 20]))
+    done = limbeck("tune", index, beir)
+    assert done.code == 2 and "dev.tsv:2: grade 99999999999999999999 is too large" in done.err
+    assert SearchIndex.open(index).manifest.alpha is None
+
+
 def test_an_index_without_one_of_the_parts_cannot_be_tuned(limbeck, beir, tmp_path):
     build_index(None, beir, tmp_path / "sparse", dense=False)
     assert_one_line_about(limbeck("tune", tmp_path / "sparse", beir), "has no dense part")

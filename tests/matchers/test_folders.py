@@ -123,6 +123,16 @@ def test_options_that_do_not_fit_are_refused(options, message):
         MatcherSpec(**options)
 
 
+def test_a_folder_without_a_pooler_is_the_same_model_at_every_load(tiny_bert, tmp_path):
+    """The library makes the pooler up, at random, and no score has it."""
+    from safetensors.torch import load_file, save_file
+
+    build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16)).save_pretrained(tmp_path)
+    weights = {name: value for name, value in load_file(tmp_path / "model.safetensors").items() if "pooler" not in name}
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    assert load(tmp_path).identity() == load(tmp_path).identity()
+
+
 def test_identity_changes_with_weights_and_lengths_and_nothing_else(tiny_bert, tmp_path):
     spec = MatcherSpec(start=tiny_bert, query_length=8, document_length=16)
     matcher = build(spec)

@@ -209,7 +209,14 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
     refused(r"unknown.csv:5: names right text 'r99', which is not there; add the text", unknown)
     wrong = tmp_path / "wrong.parquet"
     pq.write_table(pa.table({"a": ["l0"], "b": ["r0"]}), wrong)
-    refused("has the columns a, b; name its columns left and right", wrong)
+    refused("has no columns of ids, but a, b; name two of them left and right", wrong)
+    kinds = tmp_path / "kinds.parquet"
+    pq.write_table(pa.table({"left": [["l0"]], "right": ["r0"]}), kinds)
+    refused("column 'left' holds list.* no ids; write ids as strings", kinds)
+    twice = tmp_path / "twice.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["l0"])] * 3, names=["left", "left", "right"]), twice)
+    refused("has two columns of one name", twice)
+    refused("names texts by their ids; give their texts with --left and --right", unknown, left=None, right=None)
     gap = tmp_path / "gap.parquet"
     pq.write_table(pa.table({"left": ["l0", "l1", "l2"], "right": ["r0", None, "r1"]}), gap)
     refused("gap.parquet:2: has no right; name its columns", gap)
@@ -222,7 +229,47 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
     inline = tmp_path / "inline.jsonl"
     inline.write_text('{"text_a": "one", "text_b": "two"}\n{"text_a": "one", "text_b": " "}\n')
     refused("inline.jsonl:2: text 2 is empty", inline, left=None, right=None)
+    for first, second in (("ab", "abc"), ("abc", "ab")):
+        inline.write_text("".join(json.dumps({"texts": list(texts)}) + "\n" for texts in (first, second)))
+        line = f"inline.jsonl:2: has {len(second)} texts where the first line has {len(first)}"
+        refused(line, inline, left=None, right=None)
+    inline.write_text('{"text_a": "one", "text_b": 2}\n')
+    refused("has a text that is no text", inline, left=None, right=None)
     refused("needs the texts of both sides", unknown, right=None)
+
+
+def test_what_is_not_of_a_job_is_never_deleted(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    precious = tmp_path / "out" / "work" / "thesis.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("years of it")
+    with pytest.raises(LimbeckError, match="is not empty and holds no scoring job"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
+    assert precious.read_text() == "years of it"
+    with pytest.raises(LimbeckError, match="is a file; --out names a folder"):
+        score_pairs(model, file, file, ONE, **sides_of(tmp_path))
+
+
+def test_a_part_that_was_cut_short_is_scored_again(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    whole = result(tmp_path / "out")
+    for part, size in (("part-0000001.parquet", 20), ("part-0000002.parquet", 0)):
+        os.truncate(tmp_path / "out" / "scores" / part, size)
+    assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30).scored == 60
+    assert result(tmp_path / "out") == whole
+
+
+def test_texts_that_changed_in_their_folder_are_another_list(model, texts, tmp_path):
+    (tmp_path / "left").mkdir()
+    for name in ("queries", "corpus"):
+        (tmp_path / "left" / f"{name}.jsonl").write_text((tmp_path / "left.jsonl").read_text())
+    sides = {"left": str(tmp_path / "left"), "right": str(tmp_path / "right.jsonl")}
+    score_pairs(model, None, tmp_path / "out", ONE, **sides, top_k=2)
+    corpus = (tmp_path / "left" / "corpus.jsonl").read_text().splitlines()
+    (tmp_path / "left" / "corpus.jsonl").write_text("".join(f"{line}\n" for line in reversed(corpus)))
+    with pytest.raises(LimbeckError, match="holds another job .the list of pairs differs."):
+        score_pairs(model, None, tmp_path / "out", ONE, **sides, top_k=2)
 
 
 def test_a_folder_of_another_job_is_left_alone(model, texts, listed, tmp_path, tiny_bert):

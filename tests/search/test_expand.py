@@ -190,6 +190,14 @@ def test_a_folder_of_other_work_is_refused_with_what_differs(t5, data, tmp_path)
     assert (tmp_path / "out" / "expansions.jsonl").read_bytes() == before
 
 
+def test_what_somebody_put_into_the_folder_is_not_deleted(t5, data, tmp_path):
+    expand_data(str(data), t5, tmp_path / "out", HOW)
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(LimbeckError, match="holds 'notes.txt', which is not of this work"):
+        expand_data(str(data), t5, tmp_path / "out", HOW)
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
 def test_mistakes_are_told_before_anything_is_written(t5, data, tiny_bert, tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"text_a": "copy", "text_b": "move", "label": 1}\n')
