@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import alone_in, make_directory, naming_disk_errors, write_json
+from limbeck.files import alone_in, make_directory, naming_disk_errors, read_json, write_json
 from limbeck.search.checks import record_of
 from limbeck.search.manifest import IndexManifest, is_an_index
 from limbeck.search.sparse import SparseIndex
@@ -30,6 +30,7 @@ def working(out: Path, what: str) -> Iterator[Path]:
             raise bad_input(out, "holds something else", "name an empty or new folder with --out")
         make_directory(out / WORK)
         with alone_in(out):
+            _refuse_another_build(out, what)
             write_json(out / WORK / _MARK, {"building": what})
             clear(out)
             try:
@@ -38,6 +39,16 @@ def working(out: Path, what: str) -> Iterator[Path]:
                 _leave_nothing(out)
                 raise
             shutil.rmtree(out / WORK, ignore_errors=True)
+
+
+def _refuse_another_build(out: Path, what: str) -> None:
+    """What a killed build encoded is not thrown away for another one."""
+    if is_an_index(out) or not (out / WORK / _MARK).is_file() or not (out / WORK / "encodings").is_dir():
+        return
+    begun = read_json(out / WORK / _MARK).get("building")
+    if begun != what:
+        remedy = "run that again, remove the folder, or name another --out"
+        raise bad_input(out, f"holds an index of {begun} that is not finished", remedy)
 
 
 def _leave_nothing(out: Path) -> None:

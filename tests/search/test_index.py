@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.matchers import DualEncoder
@@ -181,6 +182,8 @@ def test_a_killed_build_encodes_nothing_twice(
     assert not is_an_index(tmp_path / "index")
     with pytest.raises(LimbeckError, match="holds an index that is not finished; run `limbeck index` again"):
         SearchIndex.open(tmp_path / "index")
+    with pytest.raises(LimbeckError, match="holds an index of .* that is not finished; run that again"):
+        build_index(None, Passages("others", Texts.from_dict({"d": "copy"})), tmp_path / "index", dense=False)
     index = build_index(model, passages_of(corpus), tmp_path / "index")
     assert sorted(encoded) == sorted(set(corpus.values()))
     assert not (index.path / "work").exists()
