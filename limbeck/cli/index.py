@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         """Index passages for `limbeck search`: by a model's vectors and by BM25."""
         from limbeck.cli.console import reporter
         from limbeck.errors import LimbeckError
-        from limbeck.progress import reporting
+        from limbeck.progress import reporting, say
         from limbeck.search.build import build_index
         from limbeck.search.index import SearchIndex
 
@@ -68,6 +68,7 @@ def register(app: typer.Typer) -> None:
                 found = SearchIndex.open(out)
                 if verify:
                     found.verify()
+                    say(f"{out}: every file is as it was written")
             else:
                 raise LimbeckError(f"there is nothing to do; {USAGE}")
         facts = _facts(found)

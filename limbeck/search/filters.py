@@ -44,7 +44,7 @@ def parse_conditions(clauses: str | Iterable[str]) -> tuple[Condition, ...]:
     found = []
     for clause in [clauses] if isinstance(clauses, str) else clauses:
         match = _CLAUSE.fullmatch(clause)
-        if match is None:
+        if match is None or match.group(3).startswith(("=", "<", ">")):  # == and => are slips, not values
             raise LimbeckError(f"cannot read the condition {clause!r}; write FIELD=VALUE, or != < <= > >= for the =")
         found.append(Condition(*match.groups()))
     return tuple(found)

@@ -71,6 +71,8 @@ def test_passages_without_fields_meet_no_condition() -> None:
     [
         ("lang", "cannot read the condition 'lang'; write FIELD=VALUE"),
         ("=en", "cannot read the condition"),
+        ("lang==en", "cannot read the condition"),
+        ("year=>2020", "cannot read the condition"),
         ("year>=new", "'year>=new' is a number; compare it with one"),
         ("open=yes", "true or false"),
         ("tags>a", "is a list, which has no order"),
