@@ -22,7 +22,7 @@ from limbeck.training.annotate import annotate, teacher_identity, with_queries
 from limbeck.training.base_session import BaseSession, DevMeasure
 from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
-from limbeck.training.processes import main_first
+from limbeck.training.processes import is_main, main_first
 from limbeck.training.queries import QuerySplits, split_queries
 from limbeck.training.recipe import ListSpec, Recipe, Stage
 from limbeck.training.trainer import standardiser
@@ -112,7 +112,10 @@ class Session(BaseSession):
 
     @cached_property
     def judged_dev(self) -> JudgedDev | None:
-        """How a model is judged while it trains, where dev has labels."""
+        """How a model is judged while it trains, where dev has labels.
+
+        One process judges for all; the others need no candidates, and build no BM25 for them.
+        """
         spec, splits = self.recipe.evaluation, self.splits
         if not splits.dev_labels:
             return None
@@ -121,11 +124,11 @@ class Session(BaseSession):
         return JudgedDev(
             self.data,
             splits.dev_labels,
-            self.candidates(list(splits.dev_labels), self.dev_split, spec.dev_depth),
+            self.candidates(list(splits.dev_labels), self.dev_split, spec.dev_depth) if is_main() else {},
             list(dict.fromkeys(["ndcg@10", *spec.measures])),
             spec.relevance_level,
             {query: splits.train_labels[query] for query in trained},
-            self.candidates(trained, self.recipe.data.train, spec.dev_depth) if trained else {},
+            self.candidates(trained, self.recipe.data.train, spec.dev_depth) if trained and is_main() else {},
         )
 
     @cached_property

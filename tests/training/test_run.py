@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -278,6 +281,21 @@ def test_an_edited_query_does_not_get_the_scores_of_the_old_one_and_a_new_one_is
     with pytest.raises(LimbeckError, match="query 'new' had another text when it was scored"):
         annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=3)
     assert first.scored
+
+
+@pytest.mark.full
+def test_a_whole_run_in_two_processes_ends_as_in_one(recipe, tmp_path):
+    run(recipe, tmp_path / "one")
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "limbeck"]
+    command += ["distill", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "two")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    one, two = (json.loads((tmp_path / name / "metrics.json").read_text())["rows"] for name in ("one", "two"))
+    assert [row["name"] for row in one] == [row["name"] for row in two]
+    assert one[-1]["measures"] == pytest.approx(two[-1]["measures"], abs=0.2)  # of a few queries, and sums differ
+    assert (tmp_path / "two" / "report.html").exists()
 
 
 def test_a_report_that_a_kill_left_out_is_made_on_the_next_call(recipe, tmp_path):
