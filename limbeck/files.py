@@ -244,11 +244,16 @@ def recover_directory(path: str | Path) -> None:
 
 
 def refuse_overwriting(output: str | Path | None, *inputs: str | Path | None) -> None:
-    """Refuse to write a result over a file that the command reads, or into a folder that it reads from."""
+    """Refuse to write a result over a file that the command reads: named itself, or part of a data set or an index.
+
+    What else lies in a folder, an earlier result for one, may be replaced.
+    """
     target = Path(os.path.realpath(output)) if output is not None else None
     for source in inputs:
         place = Path(os.path.realpath(source)) if source is not None else None
-        if target is not None and place is not None and target.exists() and target.is_relative_to(place):
+        if target is None or place is None or not target.exists() or not target.is_relative_to(place):
+            continue
+        if target == place or (place / "index.json").exists() or target.suffix in (".jsonl", ".tsv", ".gz"):
             raise bad_input(str(output), f"belongs to {source}, which is read", "write to another place")
 
 

@@ -24,6 +24,7 @@ from limbeck.files import (
     naming_disk_errors,
     read_json,
     recover_directory,
+    refuse_overwriting,
     require_empty_or_absent,
     write_atomically,
     write_json,
@@ -414,6 +415,18 @@ def test_files_of_a_directory_can_be_read_by_whom_the_mask_allows(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "model" / "weights").stat().st_mode & 0o777 == 0o644
+
+
+def test_results_replace_earlier_results_and_no_input(tmp_path):
+    for name in ("corpus.jsonl", "run.trec", "index/index.json", "index/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    refuse_overwriting(tmp_path / "run.trec", tmp_path)
+    refuse_overwriting(tmp_path / "new.jsonl", tmp_path)
+    refuse_overwriting(None, tmp_path)
+    for output, source in (("corpus.jsonl", "."), ("run.trec", "run.trec"), ("index/notes.txt", "index")):
+        with pytest.raises(LimbeckError, match="which is read"):
+            refuse_overwriting(tmp_path / output, tmp_path / source)
 
 
 def test_a_full_disk_is_known_however_a_library_puts_it(tmp_path):
