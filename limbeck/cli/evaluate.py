@@ -7,6 +7,19 @@ from pathlib import Path
 
 import typer
 
+SHORTEST = 3  # [CLS], a word piece, [SEP]
+
+
+def _lengths(text: str | None) -> tuple[int, int] | None:
+    from limbeck.errors import LimbeckError
+
+    if text is None:
+        return None
+    numbers = [part.strip() for part in text.split(",")]
+    if len(numbers) != 2 or not all(part.isdigit() and int(part) >= SHORTEST for part in numbers):
+        raise LimbeckError(f"--lengths {text}: wants two numbers of tokens from {SHORTEST} on, say 16,64")
+    return int(numbers[0]), int(numbers[1])
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -28,6 +41,10 @@ def register(app: typer.Typer) -> None:
         add_judged: bool = typer.Option(False, help="Put judged positives among the candidates."),
         measures: str = typer.Option(None, help="Comma-separated, e.g. ndcg@10,mrr@10,recall@100."),
         relevance_level: int = typer.Option(1, min=1, help="Grade from which a document is relevant; TREC DL has 2."),
+        lengths: str = typer.Option(
+            None, help="Tokens to read of each text, if fewer than the model was made for: 16,64."
+        ),
+        head: str = typer.Option(None, help="Of pairs: score with this head of `limbeck score`: torch, onnx or int8."),
         limit: int = typer.Option(None, min=1, help="Measure on so many queries only."),
         store: Path = typer.Option(None, help="Keep document vectors here, and use those that are there."),
         run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
@@ -45,7 +62,7 @@ def register(app: typer.Typer) -> None:
         names = [name.strip() for name in measures.split(",")] if measures else None
         request = Request(
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
-            [gate.measure for gate in gates], mode, fusion, alpha,
+            [gate.measure for gate in gates], mode, fusion, alpha, _lengths(lengths), head,
         )  # fmt: skip
         refuse_overwriting(run, model, data, against, candidates)
         with reporting(reporter()):

@@ -22,6 +22,8 @@ from limbeck.evaluation.significance import Comparison, compare_pairs, compare_r
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.lengths import shorten
+from limbeck.scoring.speed import pair_speed, score_by_head
 from limbeck.search.index import SearchIndex
 from limbeck.search.late import TokenIndex
 from limbeck.search.manifest import is_an_index
@@ -54,6 +56,12 @@ class Request:
     mode: str | None = None  # of searching an index, as the next two
     fusion: str | None = None
     alpha: float | None = None
+    lengths: tuple[int, int] | None = (
+        None  # tokens that the model reads of each text; not the one that it is held against
+    )
+    head: str | None = (
+        None  # of pairs: who computes, as for `limbeck score`; the model that it is held against does not
+    )
 
     @property
     def reranks(self) -> bool:
@@ -109,6 +117,8 @@ def run_evaluation(request: Request) -> Evaluation:
     """Measure what `request` asks for."""
     if request.task is not None and request.task not in TASKS:
         raise LimbeckError(f"unknown task {request.task!r}; {did_you_mean(request.task, TASKS)}")
+    if request.lengths is not None and is_a_run(request.model):
+        raise LimbeckError(f"--lengths: {request.model} reads no texts here; give a model")
     data = load(request.data)
     if isinstance(data, PairData):
         if request.task not in (None, "pairs"):
@@ -116,6 +126,8 @@ def run_evaluation(request: Request) -> Evaluation:
         return _evaluate_pairs(request, data)
     if request.task == "pairs":
         raise LimbeckError(f"{request.data}: holds rankings, not pairs; use --task rerank or retrieve")
+    if request.head is not None:
+        raise LimbeckError("--head: is for lists of pairs, and this data holds rankings; leave it out")
     indexes = [name for name in (request.model, request.against) if name and is_an_index(name)]
     for option in ("mode", "fusion", "alpha"):
         if getattr(request, option) is not None and not indexes:
@@ -146,17 +158,25 @@ def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
     pairs = [pair for pair in data.split(request.split) if pair.label is not None][: request.limit]
     labels = np.array([pair.label for pair in pairs], dtype=np.float64)
     texts = [pair.texts for pair in pairs]
-    matcher = load_matcher(request.model)
-    scores = matcher.score(texts)
+    matcher = _loaded(request)
+    scores = score_by_head(matcher, texts, request.head) if request.head else matcher.score(texts)
     measures = evaluate_pairs(scores, labels, request.measures)
     measures |= evaluate_pairs(scores, labels, [name for name in request.also if name not in measures])
     comparisons: tuple[Comparison, ...] = ()
     if request.against is not None:
         baseline = load_matcher(request.against).score(texts)
         comparisons = tuple(compare_pairs(scores, baseline, labels, name) for name in measures)
-    return Evaluation(
-        "pairs", request.split, len(pairs), measures, size_mb=size_in_mb(matcher), comparisons=comparisons
-    )
+    found = Evaluation("pairs", request.split, len(pairs), measures, comparisons=comparisons)
+    speed = pair_speed(matcher, texts, request.head or "auto")
+    return replace(found, pairs_per_second=speed, size_mb=size_in_mb(matcher))
+
+
+def _loaded(request: Request) -> Matcher:
+    """The model that is measured, made to read no more than it may."""
+    matcher = load_matcher(request.model)
+    if request.lengths is not None:
+        shorten(matcher, *request.lengths)
+    return matcher
 
 
 def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
@@ -170,7 +190,7 @@ def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
     result = evaluate_run(run, qrels, measures, request.relevance_level)
     comparisons: tuple[Comparison, ...] = ()
     if request.against is not None:
-        other, _ = ranker.rank(request.against)
+        other, _ = ranker.rank(request.against, rival=True)
         baseline = evaluate_run(other, qrels, measures, request.relevance_level)
         comparisons = tuple(compare_rankings(result, baseline, name) for name in result.means)
     if request.run is not None:
@@ -187,11 +207,11 @@ def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
         how = (request.mode, request.fusion, request.alpha)
         total = search_timings(index, timed, min(request.depth, 10), *how)["total"]
         return {"ms_per_query": total.p50_ms, "size_mb": folder_bytes(request.model) / 1e6}
-    matcher = ranker.matchers.get(request.model)
+    matcher = ranker.matchers.get((request.model, False))
     if matcher is None:
         return {}
-    if request.model in ranker.token_indexes:
-        found = ranker.token_indexes[request.model]
+    found = ranker.token_indexes.get((request.model, False))
+    if found is not None:
 
         def search(query: str) -> None:
             search_tokens(found, matcher, ranker.data, [query], min(request.depth, 10))
@@ -214,12 +234,13 @@ class _Ranker:
 
     def __init__(self, request: Request, data: RankingData, query_ids: list[str]) -> None:
         self.request, self.data, self.query_ids = request, data, query_ids
-        self.matchers: dict[str, Matcher] = {}
         self.indexes: dict[str, SearchIndex] = {}
-        self.token_indexes: dict[str, TokenIndex] = {}
+        # by name and whether it is the rival, who may be the same model with all its tokens
+        self.matchers: dict[tuple[str, bool], Matcher] = {}
+        self.token_indexes: dict[tuple[str, bool], TokenIndex] = {}
         self._lists: dict[str, list[str]] | None = None
 
-    def rank(self, name: str) -> tuple[Candidates, str]:
+    def rank(self, name: str, rival: bool = False) -> tuple[Candidates, str]:
         """The run of a model, of BM25, or of a run file, and how it came about."""
         if name == "bm25":
             return bm25_candidates(self.data, self.query_ids, self.request.depth), "retrieve"
@@ -227,19 +248,18 @@ class _Ranker:
             return self._searched(self.index(name)), "retrieve"
         if is_a_run(name):
             return read_run(name), "run file"
-        matcher = self.matcher(name)
+        matcher = self.matcher(name, rival)
         if self.task == "rerank":
             return rerank(matcher, self.data, self.lists()), "rerank"
         if self.request.candidates == TOKENS:
-            self.token_indexes[name] = token_index(matcher, self.data, self._store(matcher))
-            found = search_tokens(self.token_indexes[name], matcher, self.data, self.query_ids, self.request.depth)
-            return found, "retrieve"
+            index = self.token_indexes[name, rival] = token_index(matcher, self.data, self._store(matcher))
+            return search_tokens(index, matcher, self.data, self.query_ids, self.request.depth), "retrieve"
         return retrieve(matcher, self.data, self.query_ids, self.request.depth, self._store(matcher)), "retrieve"
 
-    def matcher(self, name: str) -> Matcher:
-        if name not in self.matchers:
-            self.matchers[name] = load_matcher(name)
-        return self.matchers[name]
+    def matcher(self, name: str, rival: bool = False) -> Matcher:
+        if (name, rival) not in self.matchers:
+            self.matchers[name, rival] = load_matcher(name) if rival else _loaded(self.request)
+        return self.matchers[name, rival]
 
     def index(self, name: str) -> SearchIndex:
         if name not in self.indexes:
@@ -262,8 +282,9 @@ class _Ranker:
             return self.request.task
         if self.request.reranks:
             return "rerank"
-        named = [name for name in (self.request.model, self.request.against) if name and not is_a_run(name)]
-        return "retrieve" if all(can_search(self.matcher(name)) for name in named) else "rerank"
+        named = [(self.request.model, False), (self.request.against, True)]
+        matchers = [self.matcher(name, rival) for name, rival in named if name and not is_a_run(name)]
+        return "retrieve" if all(map(can_search, matchers)) else "rerank"
 
     def lists(self) -> dict[str, list[str]]:
         """What is re-ranked for each query."""

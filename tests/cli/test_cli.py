@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from limbeck.matchers import MatcherSpec, build
@@ -81,11 +82,22 @@ def test_candidates_are_re_ranked_or_refused_and_never_ignored(limbeck, beir, mo
 
 def test_a_colbert_searches_by_its_tokens_and_says_what_that_costs(limbeck, beir, tiny_bert, tmp_path):
     lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16, "dim": 8}
+    torch.manual_seed(0)
     build(MatcherSpec(kind="colbert", **lengths)).save_pretrained(tmp_path / "colbert")
     exact = json.loads(limbeck("evaluate", tmp_path / "colbert", beir, "--json").out)
     done = json.loads(limbeck("evaluate", tmp_path / "colbert", beir, "--candidates", "tokens", "--json").out)
     assert done["task"] == "retrieve" and done["measures"] == exact["measures"]  # of so few tokens all are found
     assert done["ms_per_query"] > 0 and 0 < done["bytes_per_passage"] <= 16 * (8 * 4 + 8 + 8)
+
+
+def test_a_model_can_be_measured_on_fewer_tokens_against_itself(limbeck, beir, models):
+    ask = ["evaluate", models["dual"], beir, "--against", models["dual"], "--json"]
+    same, fewer = (json.loads(limbeck(*ask, *more).out) for more in ([], ["--lengths", "3,4"]))
+    assert same["comparisons"][0]["difference"] == 0
+    assert fewer["comparisons"][0]["difference"] != 0  # the rival reads what it did
+    assert_one_line_about(limbeck("evaluate", "bm25", beir, "--lengths", "8,8"), "--lengths", "bm25")
+    for text in ("8", "8,x", "2,8", "8,8,8"):
+        assert_one_line_about(limbeck(*ask, "--lengths", text), f"--lengths {text}:", "two numbers")
 
 
 def test_evaluate_keeps_vectors_and_uses_them_again(limbeck, beir, models, tmp_path, monkeypatch):
@@ -116,6 +128,23 @@ def test_pair_tasks_are_measured(limbeck, models, tmp_path):
     found = json.loads(done.out)
     assert set(found["measures"]) == {"auc", "ap", "accuracy", "f1"}
     assert len(found["comparisons"]) == 4
+    assert found["pairs_per_second"] > 0
+
+
+def test_pairs_are_measured_with_the_head_that_would_score_them(limbeck, beir, models, tiny_bert, tmp_path):
+    lines = [{"text_a": f"copy {n}", "text_b": f"sort a file {n * n}", "label": n % 2} for n in range(40)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    spec = MatcherSpec(kind="dipair", start=tiny_bert, query_length=8, document_length=8, tokens=[2, 2], dim=16)
+    build(spec).save_pretrained(tmp_path / "dipair")
+    ask = ["evaluate", tmp_path / "dipair", tmp_path / "test.jsonl", "--against", tmp_path / "dipair", "--json"]
+    for head in ("torch", "onnx", "int8"):
+        found = json.loads(limbeck(*ask, "--head", head).out)
+        assert found["pairs_per_second"] > 0
+        assert abs(found["comparisons"][0]["difference"]) <= (0.1 if head == "int8" else 0.01)
+    assert_one_line_about(limbeck(*ask, "--head", "int4"), "int4", "int8")
+    cross = limbeck("evaluate", models["cross"], tmp_path / "test.jsonl", "--head", "torch")
+    assert_one_line_about(cross, "cross_encoder", "dipair")
+    assert_one_line_about(limbeck("evaluate", models["dual"], beir, "--head", "int8"), "--head", "rankings")
 
 
 def test_annotate_resumes_and_exports(limbeck, beir, models, tmp_path):
