@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from limbeck.data import PairData, RankingData
+from limbeck.errors import LimbeckError
 from limbeck.matchers import ColBERT, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.spec import TEACHER
@@ -86,6 +87,15 @@ class BaseSession(ABC):
             return recipe.student
         first = recipe.teacher.train.start if recipe.teacher.train is not None else recipe.teacher.model
         return recipe.student.model_copy(update={"start": first})
+
+    @property
+    def scores_place(self) -> Path:
+        """Where a teacher's model puts its scores, and finds those that are there."""
+        spec = self.recipe.teacher
+        place = Path(spec.scores) if spec is not None and spec.scores else self.folder / "teacher" / "scores"
+        if place.is_file():
+            raise LimbeckError(f"{place}: a file cannot be added to; with a teacher's model, scores names a directory")
+        return place
 
     @cached_property
     def teacher(self) -> Matcher | None:

@@ -117,7 +117,7 @@ class PairSession(BaseSession):
         """The teacher's raw logits on disk, by the content of a pair, keyed by who the teacher is."""
         assert self.teacher is not None
         key = {**self.teacher.identity(), "pairs": 1}
-        return EncodingStore.open(self.folder / "teacher" / "scores", key, self.teacher.outputs)
+        return EncodingStore.open(self.scores_place, key, self.teacher.outputs)
 
     def teacher_scores(self, pairs: Sequence[Pair]) -> np.ndarray:
         """The teacher's logits of pairs, [pairs] or [pairs, classes]; what is stored is not computed again."""
@@ -206,7 +206,7 @@ def _refuse_list_options(recipe: Recipe) -> None:
         for number, stage in enumerate(some):
             if stage.lists != ListSpec():
                 raise LimbeckError(f"{who}.{number}.lists: pairs stand alone and have no lists; drop it")
-    if recipe.teacher is not None and recipe.teacher.scores is not None:
+    if recipe.teacher is not None and recipe.teacher.only_scores:
         problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
         raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
     for name in ("keep_positives", "min_positives"):

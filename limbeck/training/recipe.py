@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
@@ -207,6 +208,26 @@ class TeacherSpec(Part):
         return self
 
 
+def teacher_of(run: Path, source: Any) -> dict[str, Any]:
+    """`teacher: NAME` in full: the teacher of a run, with its scores if the data are the same; or else a model."""
+    place = run / "recipe.yaml"
+    if not place.is_file():
+        return {"model": str(run)}
+    try:
+        told = yaml.safe_load(place.read_text(encoding="utf-8"))
+        theirs, same = told["teacher"] or {}, told["data"]["source"] == source
+    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise ValueError(f"teacher: {place} cannot be read; name a whole run, or a model") from error
+    if theirs.get("train"):
+        if not (run / "teacher" / "model").is_dir():
+            raise ValueError(f"teacher: {run} has not trained its teacher yet; run it first")
+        theirs = {"model": str(run / "teacher" / "model")}
+    if not theirs.get("model"):
+        raise ValueError(f"teacher: {run} has no teacher's model; name another run, or a model")
+    found = {"model": theirs["model"], "revision": theirs.get("revision")}
+    return found | ({"scores": theirs.get("scores") or str(run / "teacher" / "scores")} if same else {})
+
+
 class EvaluationSpec(Part):
     """How the result is measured."""
 
@@ -264,6 +285,15 @@ class Recipe(Part):
     stages: list[Stage] = Field(min_length=1)
     evaluation: EvaluationSpec = EvaluationSpec()
     seed: int = Field(0, ge=0, lt=2**31)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _teacher_by_name(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("teacher"), str):
+            data = values.get("data")
+            source = data.get("source") if isinstance(data, dict) else None
+            return {**values, "teacher": teacher_of(Path(values["teacher"]), source)}
+        return values
 
     @property
     def data_seed(self) -> int:

@@ -150,12 +150,8 @@ class Session(BaseSession):
     @cached_property
     def store(self) -> ScoreStore:
         """The teacher's scores on disk, keyed by who the teacher is."""
-        spec = self.recipe.teacher
-        assert spec is not None and self.teacher is not None
-        place = Path(spec.scores) if spec.scores else self.folder / "teacher" / "scores"
-        if place.is_file():
-            raise LimbeckError(f"{place}: a file cannot be added to; with a teacher's model, scores names a directory")
-        return ScoreStore.open(place, teacher_identity(self.teacher, self.data))
+        assert self.teacher is not None
+        return ScoreStore.open(self.scores_place, teacher_identity(self.teacher, self.data))
 
     def teacher_run(self, candidates: dict[str, list[str]]) -> Run:
         """The teacher's scores of some candidates; computed and stored where it has a model, else looked up."""

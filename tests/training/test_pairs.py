@@ -10,7 +10,7 @@ import torch
 
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
-from limbeck.matchers import DiPair, load
+from limbeck.matchers import CrossEncoder, DiPair, load
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
@@ -176,6 +176,17 @@ def test_a_sweep_over_heads_compares_them_over_seeds(recipe, tmp_path):
     assert students[1].significance["against"] == "head=transformer" and "p_holm" in students[1].significance
     again = sweep(recipe, over=["student.head=transformer,ffnn"], seeds=2, out=tmp_path / "sweep")
     assert [row.measures for row in again.rows] == [row.measures for row in result.rows]
+
+
+def test_a_second_run_takes_the_teacher_of_the_first_and_its_scores(recipe, tmp_path, monkeypatch):
+    first = distill(recipe, tmp_path / "first")
+    asked = []
+    plain = CrossEncoder.score
+    monkeypatch.setattr(CrossEncoder, "score", lambda self, pairs: asked.append(len(pairs)) or plain(self, pairs))
+    second = distill(recipe | {"teacher": str(tmp_path / "first")}, tmp_path / "second")
+    assert sum(asked[:1]) == 20 and 48 not in asked  # on test only; its scores of train are there
+    assert not (tmp_path / "second" / "teacher").exists()
+    assert [row.measures for row in second.rows] == [row.measures for row in first.rows]
 
 
 def test_lists_of_one_hold_each_pair_with_its_label_and_soft_label():

@@ -85,6 +85,54 @@ def test_an_override_that_leads_nowhere_is_refused(override):
         set_value(yaml.safe_load(TEXT), override)
 
 
+def a_run(folder, source: str, teacher: dict | None, trained: bool = True):
+    """What a run leaves that another one wants to know."""
+    (folder / "teacher").mkdir(parents=True)
+    if trained:
+        (folder / "teacher" / "model").mkdir()
+    told = {"name": "first", "data": {"source": source}, "teacher": teacher}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(told))
+    return folder
+
+
+def test_a_teacher_by_name_is_a_model_or_that_of_a_run_with_its_scores(tmp_path):
+    def taught_by(name: object):
+        return load_recipe(yaml.safe_load(TEXT) | {"teacher": str(name)}).teacher
+
+    assert (taught_by("some/model").model, taught_by("some/model").scores) == ("some/model", None)
+    run = a_run(tmp_path / "same", "pydocs", {"train": {"kind": "cross_encoder"}})
+    found = taught_by(run)
+    assert (found.model, found.scores) == (str(run / "teacher" / "model"), str(run / "teacher" / "scores"))
+    assert found.train is None and not found.stages
+    other = a_run(tmp_path / "other", "elsewhere", {"train": {"kind": "cross_encoder"}})
+    assert taught_by(other).scores is None  # of other texts
+    given = a_run(tmp_path / "given", "pydocs", {"model": "some/teacher", "revision": "v1", "scores": "s"}, False)
+    assert taught_by(given).model_dump(include={"model", "revision", "scores"}) == {
+        "model": "some/teacher",
+        "revision": "v1",
+        "scores": "s",
+    }
+    changed = load_recipe(yaml.safe_load(TEXT), [f"teacher={run}"])  # over the command line
+    assert changed.teacher == found
+
+
+@pytest.mark.parametrize(
+    ("teacher", "line"),
+    [
+        ({"train": {"kind": "cross_encoder"}}, "has not trained its teacher yet; run it first"),
+        ({"scores": "x.trec"}, "has no teacher's model"),
+        (None, "has no teacher's model"),
+        ("damaged", "cannot be read; name a whole run, or a model"),
+    ],
+)
+def test_a_run_without_a_teacher_to_share_says_so(tmp_path, teacher, line):
+    run = a_run(tmp_path / "run", "pydocs", teacher, trained=False)
+    if teacher == "damaged":
+        (run / "recipe.yaml").write_text("data: [")
+    with pytest.raises(LimbeckError, match=line):
+        load_recipe(yaml.safe_load(TEXT) | {"teacher": str(run)})
+
+
 def test_a_written_recipe_reads_back_the_same(tmp_path):
     recipe = load_recipe(write(tmp_path, TEXT))
     write_recipe(recipe, tmp_path / "resolved.yaml")
