@@ -43,7 +43,7 @@ from limbeck.scoring.encoders import encoder_of, open_store
 from limbeck.scoring.engine import Engine
 from limbeck.scoring.heads import PairHead
 from limbeck.scoring.scorer import TRIED, choose_head
-from limbeck.scoring.source import Source, open_source, source_state
+from limbeck.scoring.source import Source, mapped_rows, open_source, source_state
 from limbeck.scoring.worker import FORMAT, HEAD, JOB, SCORES, Plan, is_whole, part_file, store_rows
 from limbeck.stores import EncodingStore, encode_with_store
 
@@ -183,7 +183,7 @@ def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: s
         texts = (text for _, text in table.items())
         encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(table))
         place = folder / "work" / f"rows-{position}.npy"
-        if not place.exists() or len(np.load(place, mmap_mode="r")) != len(table) or encoded:
+        if not place.exists() or len(mapped_rows(place)) != len(table) or encoded:
             blocks = [kept.rows(table.take(range(at, min(at + 8192, len(table))))) for at in range(0, len(table), 8192)]
             with write_atomically(place) as handle:
                 np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)

@@ -87,7 +87,19 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
                 _write_inline(pairs, folder)
         count = len(list(place.glob("texts-*.arrow")))
         tables = [open_texts(place / f"texts-{position}.arrow") for position in range(count)]
-    return Source(tables, np.load(place / "rows.npy", mmap_mode="r"), named)
+    return Source(tables, mapped_rows(place / "rows.npy"), named)
+
+
+def mapped_rows(file: Path) -> np.ndarray:
+    """Row numbers that a job left on disk."""
+    try:
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, EOFError) as error:
+        reason = str(error).partition("\n")[0]
+        remedy = f"remove {file.parent} and run the same command again"
+        raise bad_input(file, f"is damaged ({reason})", remedy) from error
 
 
 def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:

@@ -18,7 +18,7 @@ from limbeck.files import read_json, write_atomically
 from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.heads import PairHead
 from limbeck.scoring.scorer import Scorer
-from limbeck.scoring.source import open_source
+from limbeck.scoring.source import mapped_rows, open_source
 from limbeck.stores import EncodingStore
 
 JOB, SCORES, HEAD = "job.json", "scores", "head"
@@ -54,7 +54,7 @@ class Plan:
 
 def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
     """Rows of text tables as rows of the stores."""
-    columns = [np.load(folder / "work" / f"rows-{at}.npy", mmap_mode="r")[rows[:, at]] for at in range(rows.shape[1])]
+    columns = [mapped_rows(folder / "work" / f"rows-{at}.npy")[rows[:, at]] for at in range(rows.shape[1])]
     return np.stack(columns, axis=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -257,6 +258,23 @@ def test_a_part_that_was_cut_short_is_scored_again(model, texts, listed, tmp_pat
     for part, size in (("part-0000001.parquet", 20), ("part-0000002.parquet", 0)):
         os.truncate(tmp_path / "out" / "scores" / part, size)
     assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30).scored == 60
+    assert result(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("name", ["pairs/rows.npy", "rows-1.npy"])
+@pytest.mark.parametrize("size", [0, 20, 140])
+def test_a_damaged_file_of_its_own_is_named_with_what_mends_it(model, texts, listed, tmp_path, name, size):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    ask = (model, file, tmp_path / "out", ONE)
+    score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    whole = result(tmp_path / "out")
+    damaged = tmp_path / "out" / "work" / name
+    os.truncate(damaged, size)
+    (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
+    with pytest.raises(LimbeckError, match=f"{name}: is damaged .*; remove {damaged.parent} and run the same"):
+        score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    shutil.rmtree(damaged.parent)
+    score_pairs(*ask, **sides_of(tmp_path), shard=30)
     assert result(tmp_path / "out") == whole
 
 
