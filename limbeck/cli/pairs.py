@@ -13,11 +13,14 @@ def register(app: typer.Typer) -> None:
     def pairs(
         data: str = typer.Argument(help="A ranking set (a BEIR folder, MS MARCO files, ...), or a pair set."),
         out: Path = typer.Option(..., "--out", help="Folder for the pair files."),
-        how: str = typer.Option("q2p", help="q2p (a BM25 negative for each positive) or neighbours."),
+        how: str = typer.Option(
+            "q2p", help="q2p (a BM25 negative for each positive), neighbours, or judged (with grades)."
+        ),
         model: str = typer.Option(None, help="Who finds neighbours: a dual encoder; BM25 by default."),
         below: float = typer.Option(None, help="Neighbours with a lower similarity are negatives (neighbours)."),
         hard: int = typer.Option(30, min=1, help="Neighbours that may become negatives (neighbours)."),
         near: int = typer.Option(50, min=1, help="Neighbours that go to the transfer set (neighbours)."),
+        titles: bool = typer.Option(False, "--titles", help="Titles as texts of their own: query, title, text."),
         seed: int = typer.Option(0),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
@@ -27,7 +30,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.training.pair_builders import build_pairs
 
         with reporting(reporter()):
-            built = build_pairs(data, out, how, model, below, hard, near, seed)
+            built = build_pairs(data, out, how, model, below, hard, near, seed, titles)
         if as_json:
             print(json.dumps({"out": str(out), **built.counts}, indent=2))
             return

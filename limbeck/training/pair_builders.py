@@ -3,6 +3,7 @@
 `q2p` (VIRT's Q2P): every judged positive, and for each of them one of BM25's first 100 that is not judged positive.
 `neighbours` (DiPair App. B): every judged positive; as negatives, as many of the query's nearest 30 documents, by a
 model or by BM25, whose similarity lies below a threshold; and as a transfer set without labels its nearest 50.
+`judged`: every judged document with its grade, 1 for the highest there is: graded relevance.
 
 A pair set gets a transfer set alone: each first text of its training pairs with the 50 nearest of their second texts.
 """
@@ -25,7 +26,7 @@ from limbeck.matchers import load as load_matcher
 from limbeck.progress import track
 from limbeck.search.sparse import bm25_candidates, bm25_index
 
-HOW = ("q2p", "neighbours")
+HOW = ("q2p", "neighbours", "judged")
 Q2P_DEPTH = 100
 SPLITS = ("train", "dev", "test")
 TRANSFER = "transfer.jsonl"
@@ -50,17 +51,23 @@ def build_pairs(
     hard: int = 30,
     near: int = 50,
     seed: int = 0,
+    titles: bool = False,
 ) -> BuiltPairs:
-    """Write a folder of pair files with the splits of a ranking set; no query is in two of them."""
+    """Write a folder of pair files with the splits of a ranking set; no query is in two of them.
+
+    With `titles` a document is two texts, its title and the rest: triples instead of pairs.
+    """
     if how not in HOW:
         raise LimbeckError(f"--how {how}: unknown; {did_you_mean(how, list(HOW))}")
     out = Path(out).expanduser()
     require_empty_or_absent(out, "choose another --out")
     data = load(source)
-    facts: Row = {"source": str(source), "how": how, "model": model, "below": below, "seed": seed}
+    facts: Row = {"source": str(source), "how": how, "model": model, "below": below, "seed": seed, "titles": titles}
     if not isinstance(data, RankingData):
         if how != "neighbours":
             raise LimbeckError(f"{source}: holds pairs already; add --how neighbours for more of them without labels")
+        if titles:
+            raise LimbeckError(f"{source}: holds pairs, which have no titles; leave --titles out")
         return _more_pairs(data, out, model, near, facts)
     if how == "neighbours" and below is None:
         raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
@@ -69,18 +76,18 @@ def build_pairs(
     splits = [split for split in SPLITS if split in data.qrels]
     if not splits:
         raise LimbeckError(f"{source}: has no judgements for {', '.join(SPLITS)}; add qrels")
-    lists = _nearest(data, splits, Q2P_DEPTH if how == "q2p" else max(hard, near), model)
-    counts: dict[str, int] = {}
+    make = _Rows(data, titles, seed)
+    depth = {"q2p": Q2P_DEPTH, "neighbours": max(hard, near), "judged": 0}[how]
+    lists = _nearest(data, splits, depth, model) if depth else {}
+    rows = {
+        "q2p": lambda split: make.q2p(split, lists),
+        "neighbours": lambda split: make.neighbours(split, lists, hard, below or 0.0),
+        "judged": make.judged,
+    }[how]
     with directory_atomically(out) as folder:
-        for split in splits:
-            rows = (
-                _q2p(data, split, lists, seed)
-                if how == "q2p"
-                else _neighbours(data, split, lists, hard, below or 0.0, seed)
-            )
-            counts[split] = _write(folder / f"{split}.jsonl", rows)
+        counts = {split: _write(folder / f"{split}.jsonl", rows(split)) for split in splits}
         if how == "neighbours":
-            counts["transfer"] = _write(folder / TRANSFER, _transfer(data, lists, near))
+            counts["transfer"] = _write(folder / TRANSFER, make.transfer(lists, near))
         write_json(folder / "pairs.json", facts)
     return BuiltPairs(out, counts)
 
@@ -95,7 +102,8 @@ def _more_pairs(data: PairData, out: Path, model: str | None, near: int, facts: 
     ranking = RankingData(data.name, corpus, queries, qrels={"train": {str(row): {} for row in range(len(queries))}})
     known = {pair.texts for pair in pairs}
     lists = _nearest(ranking, ["train"], near, model)
-    rows = (row for row in _transfer(ranking, lists, near) if (row["text_a"], row["text_b"]) not in known)
+    found = _Rows(ranking).transfer(lists, near)
+    rows = (row for row in found if (row["text_a"], row["text_b"]) not in known)
     with directory_atomically(out) as folder:
         counts = {"transfer": _write(folder / TRANSFER, rows)}
         write_json(folder / "pairs.json", facts)
@@ -109,39 +117,61 @@ def _nearest(data: RankingData, splits: list[str], depth: int, model: str | None
     return retrieve(load_matcher(model), data, queries, depth)
 
 
-def _pair(data: RankingData, query: str, document: str, label: int | None = None) -> Row:
-    row: Row = {"text_a": data.queries[query], "text_b": data.corpus[document]}
-    return row if label is None else row | {"label": label}
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of pair files out of one ranking set."""
 
+    data: RankingData
+    titles: bool = False
+    seed: int = 0
 
-def _q2p(data: RankingData, split: str, lists: Run, seed: int) -> Iterator[Row]:
-    for query, grades in track(data.qrels[split].items(), f"Pairing {split}", len(data.qrels[split])):
-        relevant = set(positives(grades))
-        yield from _balanced(data, query, grades, [found for found in lists[query] if found not in relevant], seed)
+    def q2p(self, split: str, lists: Run) -> Iterator[Row]:
+        for query, grades in self._queries(split):
+            relevant = set(positives(grades))
+            yield from self._balanced(query, grades, [found for found in lists[query] if found not in relevant])
 
+    def neighbours(self, split: str, lists: Run, hard: int, below: float) -> Iterator[Row]:
+        for query, grades in self._queries(split):
+            relevant = set(positives(grades))
+            nearest = list(lists[query].items())[:hard]
+            others = [document for document, score in nearest if document not in relevant and score < below]
+            yield from self._balanced(query, grades, others)
 
-def _neighbours(data: RankingData, split: str, lists: Run, hard: int, below: float, seed: int) -> Iterator[Row]:
-    for query, grades in track(data.qrels[split].items(), f"Pairing {split}", len(data.qrels[split])):
-        relevant = set(positives(grades))
-        nearest = list(lists[query].items())[:hard]
-        others = [document for document, score in nearest if document not in relevant and score < below]
-        yield from _balanced(data, query, grades, others, seed)
+    def judged(self, split: str) -> Iterator[Row]:
+        """Every judgement; a grade is a share of the highest one of all splits, and what is below 0 counts as 0."""
+        most = max(grade for some in self.data.qrels.values() for found in some.values() for grade in found.values())
+        for query, grades in self._queries(split):
+            for document, grade in grades.items():
+                yield self._pair(query, document, round(max(grade, 0) / max(most, 1), 4))
 
+    def transfer(self, lists: Run, near: int) -> Iterator[Row]:
+        """Of training queries alone: a query of dev or test must not be learnt from, labelled or not."""
+        for query in track(self.data.qrels.get("train", {}), "Pairing neighbours"):
+            for document in list(lists[query])[:near]:
+                yield self._pair(query, document)
 
-def _balanced(data: RankingData, query: str, grades: dict[str, int], others: list[str], seed: int) -> Iterator[Row]:
-    """Every positive, each with a negative drawn from `others` while there are some; the draw is the query's own."""
-    drawn = np.random.default_rng([seed, *query.encode()]).permutation(len(others))
-    for number, document in enumerate(positives(grades)):
-        yield _pair(data, query, document, 1)
-        if number < len(others):
-            yield _pair(data, query, others[drawn[number]], 0)
+    def _queries(self, split: str) -> Iterable[tuple[str, dict[str, int]]]:
+        return track(self.data.qrels[split].items(), f"Pairing {split}", len(self.data.qrels[split]))
 
+    def _balanced(self, query: str, grades: dict[str, int], others: list[str]) -> Iterator[Row]:
+        """Every positive, each with a negative out of `others` while there are some; the draw is the query's own."""
+        drawn = np.random.default_rng([self.seed, *query.encode()]).permutation(len(others))
+        for number, document in enumerate(positives(grades)):
+            yield self._pair(query, document, 1)
+            if number < len(others):
+                yield self._pair(query, others[drawn[number]], 0)
 
-def _transfer(data: RankingData, lists: Run, near: int) -> Iterator[Row]:
-    """Of training queries alone: a query of dev or test must not be learnt from, labelled or not."""
-    for query in track(data.qrels.get("train", {}), "Pairing neighbours"):
-        for document in list(lists[query])[:near]:
-            yield _pair(data, query, document)
+    def _pair(self, query: str, document: str, label: float | None = None) -> Row:
+        row: Row = {"text_a": self.data.queries[query]}
+        if self.titles:
+            _, title, text = self.data.corpus.record_at(self.data.corpus.row(document))
+            if not title.strip() or not text.strip():
+                missing = "text" if title.strip() else "title"
+                raise LimbeckError(f"{self.data.name}: document {document!r} has no {missing}; leave --titles out")
+            row |= {"text_b": title, "text_c": text}
+        else:
+            row["text_b"] = self.data.corpus[document]
+        return row if label is None else row | {"label": label}
 
 
 def _write(path: Path, rows: Iterable[Row]) -> int:

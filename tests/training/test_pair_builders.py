@@ -52,6 +52,35 @@ def test_neighbours_below_a_threshold_are_negatives_and_training_queries_have_a_
     assert all("label" not in row for row in transfer) and len(transfer) <= 18 * 5
 
 
+def test_judgements_become_grades_and_titles_texts_of_their_own(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    documents = [{"_id": f"d{n}", "title": f"title {n}", "text": f"body {n}"} for n in range(4)]
+    queries = [{"_id": f"q{n}", "text": f"query {n}"} for n in range(2)]
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    head = "query-id\tcorpus-id\tscore\n"
+    (tmp_path / "qrels" / "train.tsv").write_text(f"{head}q0\td0\t3\nq0\td1\t2\nq0\td2\t0\n")
+    (tmp_path / "qrels" / "test.tsv").write_text(f"{head}q1\td3\t1\nq1\td2\t-1\n")
+    built = build_pairs(str(tmp_path), tmp_path / "pairs", "judged", titles=True)
+    assert built.counts == {"train": 3, "test": 2}
+    assert rows_of(tmp_path / "pairs" / "train.jsonl")[1] == {
+        "text_a": "query 0",
+        "text_b": "title 1",
+        "text_c": "body 1",
+        "label": 0.6667,
+    }
+    assert [row["label"] for row in rows_of(tmp_path / "pairs" / "test.jsonl")] == [0.3333, 0]  # of the same scale
+    assert {len(pair.texts) for pair in load(str(tmp_path / "pairs")).splits["train"]} == {3}
+    whole = build_pairs(str(tmp_path), tmp_path / "whole", "judged")
+    assert rows_of(whole.folder / "train.jsonl")[0]["text_b"] == "title 0 body 0"
+
+
+def test_a_document_without_a_title_is_named(beir, tmp_path):
+    with pytest.raises(LimbeckError, match="document .* has no title; leave --titles out"):
+        build_pairs(str(beir), tmp_path / "pairs", titles=True)
+    assert not (tmp_path / "pairs").exists()
+
+
 def test_a_pair_set_gets_the_neighbours_of_its_training_texts(beir, tmp_path):
     build_pairs(str(beir), tmp_path / "pairs")
     known = {(row["text_a"], row["text_b"]) for row in rows_of(tmp_path / "pairs" / "train.jsonl")}
