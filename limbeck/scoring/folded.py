@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from limbeck.matchers.interactions.dipair import FeedForwardHead, HeadLayer, TransformerHead
+from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, HeadLayer, TransformerHead
 from limbeck.matchers.interactions.maxsim import TokenVectors
 from limbeck.matchers.interactions.poly import PolyAttention
 
@@ -43,7 +43,9 @@ def fold(head: nn.Module, tokens: Sequence[int], dim: int) -> FoldedHead:
     """The folded form of a head over so many tokens of each text, each of `dim` numbers."""
     if isinstance(head, TransformerHead):
         return FoldedTransformer(head)
-    return FoldedFeedForward(head, tokens, dim) if isinstance(head, FeedForwardHead) else FoldedPoly()
+    if isinstance(head, FeedForwardHead):
+        return FoldedFeedForward(head, tokens, dim)
+    return FoldedCosine(head) if isinstance(head, CosineHead) else FoldedPoly()
 
 
 class FoldedTransformer:
@@ -153,8 +155,22 @@ class FoldedFeedForward:
 
     @torch.inference_mode()
     def score(self, texts: Sequence[Prepared]) -> Tensor:
-        hidden = torch.relu(sum((text[0] for text in texts[1:]), texts[0][0]))
-        return self.head.output(torch.relu(self.head.second(hidden)))
+        return self.head.after(sum((text[0] for text in texts[1:]), texts[0][0]))
+
+
+class FoldedCosine:
+    """`CosineHead`, folded: a text's vector is brought to unit length once."""
+
+    def __init__(self, head: CosineHead) -> None:
+        self.head = head.eval()
+
+    @torch.inference_mode()
+    def prepare(self, vectors: Tensor, position: int) -> Prepared:
+        return (F.normalize(vectors[:, 0], dim=-1),)
+
+    @torch.inference_mode()
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        return self.head.after(texts[0][0], texts[1][0])
 
 
 class FoldedPoly:

@@ -43,8 +43,8 @@ from limbeck.scoring.encoders import encoder_of, open_store
 from limbeck.scoring.engine import Engine
 from limbeck.scoring.heads import PairHead
 from limbeck.scoring.scorer import TRIED, choose_head
-from limbeck.scoring.source import Source, mapped_rows, open_source, source_state
-from limbeck.scoring.worker import FORMAT, HEAD, JOB, SCORES, Plan, is_whole, part_file, store_rows
+from limbeck.scoring.source import Source, open_source, source_state
+from limbeck.scoring.worker import FORMAT, HEAD, JOB, SCORES, Plan, is_whole, part_file, require_same_source, store_rows
 from limbeck.stores import EncodingStore, encode_with_store
 
 DONE = "done.json"
@@ -87,6 +87,9 @@ def score_pairs(
         raise LimbeckError(f"{folder}: is a file; --out names a folder for the scores")
     matcher = load_matcher(model)
     PairHead.of(matcher).require(head)
+    if top_k is not None and matcher.outputs > 1:
+        problem = f"--top-k: the model gives {matcher.outputs} scores a pair, and none of them is the one to go by"
+        raise LimbeckError(f"{problem}; leave it out, and choose among the scores yourself")
     with naming_disk_errors(folder):
         make_directory(folder)
     with alone_in(folder):
@@ -95,7 +98,7 @@ def score_pairs(
         left, right = (str(Path(side).absolute()) if side and Path(side).exists() else side for side in (left, right))
         wanted: dict[str, Any] = {
             "model": str(model),
-            "identity": digest(str(matcher.identity()), str(Calibration.load(model_folder(model)))),
+            "identity": digest(str(matcher.identity()), repr(Calibration.load(model_folder(model)))),
             "source": source_state(given, left, right),
             "pairs_file": str(given) if given else None,
             "left": left,
@@ -117,6 +120,7 @@ def score_pairs(
             advance(plan.pairs - todo)
             if waiting:
                 engine.run(folder, waiting, advance)
+        require_same_source(plan)
         size = sum(file.stat().st_size for file in (folder / SCORES).glob("part-*.parquet"))
         done = Done(folder, plan.pairs, todo, encoded, time.monotonic() - began, size)
         write_json(folder / DONE, {"pairs": plan.pairs, "shards": plan.shards, "bytes": size})
@@ -140,7 +144,9 @@ def _claim(folder: Path, wanted: dict[str, Any]) -> None:
     """Refuse a folder of another job, by the first thing that differs; forget what a job left that never began."""
     begun = folder / "work" / "begun.json"
     if not (folder / JOB).exists():
-        ours = ("work", "encodings", HEAD) if begun.exists() else ()  # the mark of a job that never came to its plan
+        ours = (
+            ("work", "encodings", HEAD, SCORES) if begun.exists() else ()
+        )  # the mark of a job that never came to its plan
         if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
             raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
         if not begun.exists() or read_json(begun) != wanted:
@@ -182,11 +188,10 @@ def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: s
         kept = _store(folder, store, matcher, position, dtype)
         texts = (text for _, text in table.items())
         encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(table))
-        place = folder / "work" / f"rows-{position}.npy"
-        if not place.exists() or len(mapped_rows(place)) != len(table) or encoded:
-            blocks = [kept.rows(table.take(range(at, min(at + 8192, len(table))))) for at in range(0, len(table), 8192)]
-            with write_atomically(place) as handle:
-                np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)
+        # Anew in every call: a store that others share may have been removed and made again in another order.
+        blocks = [kept.rows(table.take(range(at, min(at + 8192, len(table))))) for at in range(0, len(table), 8192)]
+        with write_atomically(folder / "work" / f"rows-{position}.npy") as handle:
+            np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)
         if dtype != "float32":
             off = f"off by {kept.error.relative:.2%}, at worst by {kept.error.worst:.2%}"
             say(f"vectors of text {position + 1} are stored as {dtype}: {off}")

@@ -28,10 +28,11 @@ class LocalEngine:
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         count = min(self.workers, len(shards))
         if count == 1:
+            from limbeck.scoring.scorer import one_thread
             from limbeck.scoring.worker import Worker
 
             worker = Worker(folder)
-            with reporting(None):
+            with reporting(None), one_thread():  # as a process of a pool has, so that sums come out alike
                 for shard in shards:
                     advance(worker.run(shard))
             return

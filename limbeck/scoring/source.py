@@ -54,7 +54,7 @@ class Source:
 
 
 def source_state(pairs: Path | None, left: str | None, right: str | None) -> str:
-    """What tells one list of pairs from another: names, sizes and times of the files, of a folder those in it."""
+    """What tells one list of pairs from another: sizes and times of the files, of a folder its files' names too."""
     return digest(*(_state(str(path)) if path is not None else "" for path in (pairs, left, right)))
 
 

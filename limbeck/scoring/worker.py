@@ -18,7 +18,7 @@ from limbeck.files import read_json, write_atomically
 from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.heads import PairHead
 from limbeck.scoring.scorer import Scorer
-from limbeck.scoring.source import mapped_rows, open_source
+from limbeck.scoring.source import mapped_rows, open_source, source_state
 from limbeck.stores import EncodingStore
 
 JOB, SCORES, HEAD = "job.json", "scores", "head"
@@ -48,8 +48,20 @@ class Plan:
     limbeck: str = __version__
 
     @property
+    def list_file(self) -> Path | None:
+        return Path(self.pairs_file) if self.pairs_file else None
+
+    @property
     def shards(self) -> int:
         return math.ceil(self.pairs / self.shard)
+
+
+def require_same_source(plan: Plan) -> None:
+    """Pairs and texts are opened again by every worker, and again after a kill: they have to be those of the plan."""
+    if source_state(plan.list_file, plan.left, plan.right) != plan.source:
+        raise LimbeckError(
+            "the list of pairs, or its texts, changed while they were scored; start anew with another --out"
+        )
 
 
 def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
@@ -78,8 +90,8 @@ class Worker:
         self.folder = folder
         self.plan = plan = Plan(**read_json(folder / JOB))
         self.calibration = Calibration.load(folder / HEAD)
-        listed = Path(plan.pairs_file) if plan.pairs_file else None
-        self.source = open_source(listed, plan.left, plan.right, folder / "work")
+        require_same_source(plan)
+        self.source = open_source(plan.list_file, plan.left, plan.right, folder / "work")
         stores = [EncodingStore.read(folder / place) for place in plan.stores]
         self.scorer = Scorer(PairHead.load(folder / HEAD).folded(plan.head), stores, plan.batch)
 
@@ -115,7 +127,7 @@ class Worker:
     def _table(self, numbers: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> pa.Table:
         columns: dict[str, Any] = {}
         if self.plan.top_k is not None:
-            keep, rank = top_of_each(rows[:, 0], scores[:, -1], self.plan.top_k)
+            keep, rank = top_of_each(rows[:, 0], scores[:, 0], self.plan.top_k)
             numbers, rows, scores = numbers[keep], rows[keep], scores[keep]
             columns["rank"] = pa.array(rank.astype(np.int32))
         columns = {"pair": pa.array(numbers)} | columns

@@ -13,22 +13,24 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from limbeck.data import PairData, RankingData, Run, Texts, load, positives
+from limbeck.data import PairData, Qrels, RankingData, Run, Texts, load, positives
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.rank import retrieve
 from limbeck.files import directory_atomically, require_empty_or_absent, write_json
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import track
 from limbeck.search.sparse import bm25_candidates, bm25_index
+from limbeck.training.queries import draw
 
 HOW = ("q2p", "neighbours", "judged")
 Q2P_DEPTH = 100
 SPLITS = ("train", "dev", "test")
+HELD_OUT, MOST_HELD_OUT = 0.1, 2000  # of the training queries, where there is no dev split
 TRANSFER = "transfer.jsonl"
 
 Row = dict[str, object]
@@ -73,9 +75,8 @@ def build_pairs(
         raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
     if below is not None and not math.isfinite(below):
         raise LimbeckError(f"--below {below} is no threshold; give a finite number, e.g. 0.5 for cosines")
-    splits = [split for split in SPLITS if split in data.qrels]
-    if not splits:
-        raise LimbeckError(f"{source}: has no judgements for {', '.join(SPLITS)}; add qrels")
+    data = replace(data, qrels=apart(data, seed))
+    splits = list(data.qrels)
     make = _Rows(data, titles, seed)
     depth = {"q2p": Q2P_DEPTH, "neighbours": max(hard, near), "judged": 0}[how]
     lists = _nearest(data, splits, depth, model) if depth else {}
@@ -90,6 +91,25 @@ def build_pairs(
             counts["transfer"] = _write(folder / TRANSFER, make.transfer(lists, near))
         write_json(folder / "pairs.json", facts)
     return BuiltPairs(out, counts)
+
+
+def apart(data: RankingData, seed: int) -> dict[str, Qrels]:
+    """The judgements for train, dev and test; no query is in two of them.
+
+    MS MARCO's `dev.small` is the test split where there is no other. Without a dev split, some training queries are it.
+    """
+    names = {"train": "train", "dev": "dev", "test": "test" if "test" in data.qrels else "dev.small"}
+    found: dict[str, Qrels] = {split: dict(data.qrels.get(name, {})) for split, name in names.items()}
+    if not any(found.values()):
+        raise LimbeckError(f"{data.name}: has no judgements for {', '.join(SPLITS)}; add qrels")
+    taken = set(found["test"])
+    found["dev"] = {query: grades for query, grades in found["dev"].items() if query not in taken}
+    taken |= set(found["dev"])
+    found["train"] = {query: grades for query, grades in found["train"].items() if query not in taken}
+    if not found["dev"] and len(found["train"]) > 1:
+        held = draw(found["train"], min(MOST_HELD_OUT, max(1, round(HELD_OUT * len(found["train"])))), seed)
+        found["dev"] = {query: found["train"].pop(query) for query in held}
+    return {split: judged for split, judged in found.items() if judged}
 
 
 def _more_pairs(data: PairData, out: Path, model: str | None, near: int, facts: Row) -> BuiltPairs:

@@ -163,18 +163,21 @@ class PairSession(BaseSession):
 
 
 def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
-    """The pairs of a run. A missing dev split is held out of train; a pair of test is not trained on, not turned round
-    either.
+    """The pairs of a run. A missing dev split is held out of train; a pair of dev or test is not trained on, not turned
+    round either, and not looked at in dev if it is one of test.
     """
     test = _labelled(data, spec.test)
-    dev = _labelled(data, spec.dev)
-    elsewhere = {texts for pair in (*test, *dev) for texts in (pair.texts, pair.texts[::-1])}
+    tested = _either_way(test)
+    dev = [pair for pair in _labelled(data, spec.dev) if pair.texts not in tested]
+    elsewhere = tested | _either_way(dev)
     train = _drawn([pair for pair in data.splits.get(spec.train, []) if pair.texts not in elsewhere], None, seed)
     if dev:
         dev = _drawn(dev, spec.dev_queries, seed)
     elif spec.dev is not None:
         count = min(spec.dev_queries or len(train), max(1, round(HELD_OUT * len(train))))
-        dev, train = [pair for pair in train[:count] if pair.label is not None], train[count:]
+        dev = [pair for pair in train[:count] if pair.label is not None]
+        elsewhere |= _either_way(train[:count])
+        train = [pair for pair in train[count:] if pair.texts not in elsewhere]
     train = train[: spec.train_queries]
     if spec.labelled_queries is not None:
         labelled = [pair for pair in train if pair.label is not None]
@@ -184,6 +187,11 @@ def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[
     if not train and not extra:
         raise LimbeckError(f"{data.name}: no pair to train on in split {spec.train!r}; check the file")
     return PairSplits([*train, *extra], dev, _drawn(test, spec.test_queries, seed))
+
+
+def _either_way(pairs: Sequence[Pair]) -> set[tuple[str, ...]]:
+    """The texts of pairs, as they stand and turned round."""
+    return {texts for pair in pairs for texts in (pair.texts, pair.texts[::-1])}
 
 
 def _labelled(data: PairData, split: str | None) -> list[Pair]:

@@ -310,6 +310,11 @@ class Recipe(Part):
                 raise ValueError(f"stages.{number} distils, but there is no teacher; add one, or use one_hot")
             if stage.lists.pick == "top" and (self.teacher is None or self.teacher.live):
                 raise ValueError(f"stages.{number}.lists.pick: top needs a teacher with stored scores")
+            if stage.token_dropout and self.student.kind in ("dipair", "poly_encoder"):
+                problem = (
+                    f"stages.{number}.token_dropout: a {self.student.kind} keeps certain tokens, which must be there"
+                )
+                raise ValueError(f"{problem}; drop it, or use student.dropout")
             if stage.lists.below_positive is not None and self.teacher is None:
                 raise ValueError(f"stages.{number}.lists.below_positive needs a teacher; add one, or drop it")
             if stage.lists.in_batch and not stage.needs_labels and self.teacher is not None and not self.teacher.live:

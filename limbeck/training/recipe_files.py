@@ -51,7 +51,8 @@ def variants() -> dict[str, Path]:
 def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
     """A recipe with another student, and other stages if the variant has some; by a shipped name or from a file.
 
-    What students of all kinds have (weights, layers, lengths) stays as the recipe says, unless the variant says more.
+    What the recipe says of a student of that kind stays, and of another kind what students of all kinds have (weights,
+    layers, lengths), unless the variant says more.
     """
     path = variants()[source] if source in variants() and not Path(source).exists() else Path(source)
     changes, _ = _read(path, "variant", did_you_mean(source, list(variants())))
@@ -61,9 +62,9 @@ def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
     copy = deepcopy(values)
     student, change = copy["student"], changes.get("student", {})
     kind = change.get("kind", student.get("kind", "dual_encoder"))
-    stays = {name: value for name, value in student.items() if name not in BELONGS or name == "dropout"}
-    if kind not in BELONGS["dropout"]:
-        stays.pop("dropout", None)
+    same = kind == student.get("kind", "dual_encoder")
+    common = [name for name in student if name not in BELONGS] + ["dropout"] * (kind in BELONGS["dropout"])
+    stays = student if same else {name: student[name] for name in common if name in student}
     return copy | changes | {"student": stays | change if change else student}
 
 

@@ -68,6 +68,8 @@ def distill(
     with alone_in(folder) if is_main() else nullcontext():
         began = time.monotonic()
         session = open_session(checked, folder)
+        if not session.has_test:
+            say(f"{session.data.name}: no labelled split {checked.data.test!r}, so the student will not be measured")
         student = train_student(session, checked, "student", folder / "student")
         with main_first() as main:  # one process measures: the others would be timed against each other
             if main:
@@ -166,8 +168,10 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
         fit(student, stages, lambda stage: session.lists(stage, recipe.seed), how)
         with main_first() as main:
             if main:
-                student.save_pretrained(place)
-                session.after_training(student, place)
+                beside = place.with_name(f".{place.name}.new")  # the student appears with all that belongs to it
+                student.save_pretrained(beside)
+                session.after_training(student, beside)
+                beside.rename(place)
     return load_matcher(place)
 
 

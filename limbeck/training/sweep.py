@@ -27,7 +27,7 @@ import numpy as np
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation import RankingResult
 from limbeck.evaluation.pair_result import PairResult
-from limbeck.files import alone_in, digest, read_json, slug, write_json
+from limbeck.files import alone_in, digest, directory_atomically, read_json, slug, write_json
 from limbeck.matchers import Matcher
 from limbeck.progress import say
 from limbeck.training.analyse import Analyst, analyse_axis
@@ -290,8 +290,10 @@ class _Sweep:
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to where a run has its student."""
         _, cell, tried, seed = max(self.done, key=lambda found: found[0])
-        self.best_name, self.best = cell.name, self._student(cell, tried, seed)[2]
-        self.best.save_pretrained(self.folder / "student")
+        _, place, self.best = self._student(cell, tried, seed)
+        self.best_name = cell.name
+        with directory_atomically(self.folder / "student") as folder:
+            shutil.copytree(place / "student", folder, dirs_exist_ok=True)
 
     def drop_students(self) -> None:
         for path in (self.folder / "students").rglob("student"):

@@ -11,7 +11,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import DiPair, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.dipair import _take
-from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, TransformerHead
 from limbeck.matchers.interactions.maxsim import TokenVectors
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
@@ -20,6 +20,7 @@ KINDS = {
     "projection, last tokens": {"dim": 16, "take": "last"},
     "feed-forward head": {"head": "ffnn", "dim": 8},
     "two vectors into a feed-forward head": {"head": "ffnn", "tokens": (1, 1)},
+    "the cosine of two vectors": {"head": "cosine", "tokens": (1, 1)},
     "own encoders, three classes, two attention heads": {"separate": True, "outputs": 3, "dim": 8, "head_heads": 2},
 }
 
@@ -108,11 +109,28 @@ def test_the_transformer_head_is_berts_layer_over_marked_tokens(heads):
 
 def test_the_feed_forward_head_reads_the_vectors_side_by_side():
     torch.manual_seed(3)
-    head = FeedForwardHead([2, 3], dim=4, hidden=6, outputs=1, dropout=0.1).eval()
-    texts = some_texts([2, 3], 4)
-    flat = np.concatenate([text.vectors.double().numpy().reshape(4, -1) for text in texts], axis=1)
-    hidden = np.maximum(linear(np.maximum(linear(flat, head.first), 0), head.second), 0)
-    assert np.allclose(head(texts).detach().numpy(), linear(hidden, head.output), atol=1e-5)
+    for layers in (1, 2, 3):
+        head = FeedForwardHead([2, 3], dim=4, layers=layers, hidden=6, outputs=1, dropout=0.1).eval()
+        texts = some_texts([2, 3], 4)
+        flat = np.concatenate([text.vectors.double().numpy().reshape(4, -1) for text in texts], axis=1)
+        hidden = np.maximum(linear(flat, head.first), 0)
+        assert len(head.further) == layers - 1
+        for layer in head.further:
+            hidden = np.maximum(linear(hidden, layer), 0)
+        assert np.allclose(head(texts).detach().numpy(), linear(hidden, head.output), atol=1e-5)
+
+
+def test_the_cosine_head_by_hand():
+    head = CosineHead()
+    with torch.no_grad():
+        head.scale.fill_(3.0)
+        head.offset.fill_(-1.0)
+    texts = some_texts([1, 1], 4)
+    left, right = (text.vectors[:, 0].double().numpy() for text in texts)
+    cosine = (left * right).sum(1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
+    assert np.allclose(head(texts).detach().numpy()[:, 0], 3 * cosine - 1, atol=1e-5)
+    with pytest.raises(ValueError, match="head: cosine is of two vectors"):
+        spec("x", head="cosine", tokens=(2, 1))
 
 
 def test_three_texts_have_three_encodings_in_one_head(tiny_bert):

@@ -180,8 +180,6 @@ def test_smaller_vectors_cost_little(model, texts, listed, tmp_path, dtype):
 
 
 def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed, tmp_path):
-    import shutil
-
     shutil.copytree(model, tmp_path / "calibrated")
     Calibration(2.0, -0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")
     file = write_ids(tmp_path / "pairs.csv", listed)
@@ -189,6 +187,17 @@ def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed
     for row in result(tmp_path / "out"):
         assert row["probability"] == pytest.approx(1 / (1 + np.exp(0.5 - 2 * row["score"])), abs=1e-5)
         assert row["match"] == (row["probability"] >= 0.4)
+    Calibration(1.0, 0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")  # fitted anew, with the same threshold
+    with pytest.raises(LimbeckError, match="holds another job .the model differs."):
+        score_pairs(str(tmp_path / "calibrated"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
+
+
+def test_the_best_of_several_scores_is_nobodys_guess(tiny_bert, texts, tmp_path):
+    lengths = {"layers": 1, "query_length": 8, "document_length": 8}
+    spec = MatcherSpec(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, outputs=3, **lengths)
+    build(spec).save_pretrained(tmp_path / "classes")
+    with pytest.raises(LimbeckError, match="--top-k: the model gives 3 scores a pair"):
+        score_pairs(str(tmp_path / "classes"), None, tmp_path / "out", ONE, **sides_of(tmp_path), top_k=2)
 
 
 def test_a_dual_encoder_scores_lists_too(tiny_bert, texts, listed, tmp_path):
@@ -261,20 +270,53 @@ def test_a_part_that_was_cut_short_is_scored_again(model, texts, listed, tmp_pat
     assert result(tmp_path / "out") == whole
 
 
-@pytest.mark.parametrize("name", ["pairs/rows.npy", "rows-1.npy"])
 @pytest.mark.parametrize("size", [0, 20, 140])
-def test_a_damaged_file_of_its_own_is_named_with_what_mends_it(model, texts, listed, tmp_path, name, size):
+def test_a_damaged_file_of_its_own_is_named_with_what_mends_it(model, texts, listed, tmp_path, size):
     file = write_ids(tmp_path / "pairs.csv", listed)
     ask = (model, file, tmp_path / "out", ONE)
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
     whole = result(tmp_path / "out")
-    damaged = tmp_path / "out" / "work" / name
+    damaged = tmp_path / "out" / "work" / "pairs" / "rows.npy"
     os.truncate(damaged, size)
+    os.truncate(tmp_path / "out" / "work" / "rows-1.npy", size)  # made anew in any case
     (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
-    with pytest.raises(LimbeckError, match=f"{name}: is damaged .*; remove {damaged.parent} and run the same"):
+    with pytest.raises(LimbeckError, match=f"rows.npy: is damaged .*; remove {damaged.parent} and run the same"):
         score_pairs(*ask, **sides_of(tmp_path), shard=30)
     shutil.rmtree(damaged.parent)
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    assert result(tmp_path / "out") == whole
+
+
+def test_texts_that_change_while_they_are_scored_are_noticed(model, texts, listed, tmp_path, monkeypatch):
+    """A worker opens the texts again: other texts under the same ids would get the scores of the old."""
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    planned = job_module._planned
+
+    def meanwhile(*arguments):
+        plan = planned(*arguments)
+        lines = (tmp_path / "left.jsonl").read_text().splitlines()
+        (tmp_path / "left.jsonl").write_text("".join(f"{line}\n" for line in reversed(lines)))
+        return plan
+
+    monkeypatch.setattr(job_module, "_planned", meanwhile)
+    with pytest.raises(LimbeckError, match="changed while they were scored; start anew"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
+    assert not list((tmp_path / "out" / "scores").iterdir()) and not (tmp_path / "out" / "done.json").exists()
+
+
+def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    ask, shared = (model, file, tmp_path / "out", ONE), tmp_path / "store"
+    score_pairs(*ask, **sides_of(tmp_path), store=shared)
+    whole = result(tmp_path / "out")
+    shutil.rmtree(shared)
+    for side in ("left", "right"):
+        lines = (tmp_path / f"{side}.jsonl").read_text().splitlines()
+        (tmp_path / f"other-{side}.jsonl").write_text("".join(f"{line}\n" for line in reversed(lines)))
+    others = {side: str(tmp_path / f"other-{side}.jsonl") for side in ("left", "right")}
+    score_pairs(model, file, tmp_path / "other", ONE, **others, store=shared)
+    (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
+    assert score_pairs(*ask, **sides_of(tmp_path), store=shared).encoded == 0
     assert result(tmp_path / "out") == whole
 
 

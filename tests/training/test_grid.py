@@ -108,6 +108,16 @@ def test_every_shipped_variant_fits_the_recipe_for_pairs(name):
     assert cell.name == name and cell.recipe.student.document_length == 32
 
 
+def test_a_variant_of_the_same_kind_keeps_the_recipes_sizes():
+    names = ["dipair-tsf", "dipair-ffnn", "de-ffnn", "de-cos"]
+    base = load_recipe("dipair-msmarco")
+    tsf, ffnn, two, cosine = (cell.recipe.student for cell in cells(base, [parse_axis(f"variant={','.join(names)}")]))
+    assert tsf == base.student
+    assert (ffnn.tokens, ffnn.dim, ffnn.head_width) == ((4, 8), 256, 128)
+    assert (two.tokens, two.dim, two.head) == ((1, 1), None, "ffnn")
+    assert (cosine.tokens, cosine.dim, cosine.head) == ((1, 1), None, "cosine")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [("teacher: {}", "is not a variant .teacher."), ("[1]", "is not a variant"), ("student: 3", "is not a variant")],

@@ -154,6 +154,18 @@ def test_splits_hold_out_what_is_missing_and_keep_test_pairs_out_of_training():
     assert sum(pair.label is not None for pair in splits.train) == 8
 
 
+def test_a_dev_split_that_is_held_out_is_in_nothing_that_is_trained_on():
+    rows = [Pair((f"a{n}", f"b{n}"), n % 2) for n in range(40)]
+    turned = [Pair(pair.texts[::-1], pair.label) for pair in rows]
+    splits = split_pairs(PairData("toy", {"train": [*rows, *turned]}), DataSpec(source="toy"), 0, [*rows, *turned])
+    seen = {texts for pair in splits.dev for texts in (pair.texts, pair.texts[::-1])}
+    assert len(splits.dev) == 8 and not seen & {pair.texts for pair in splits.train}
+    both = PairData("toy", {"train": rows[20:], "dev": rows[:20], "test": turned[:10]})
+    assert {pair.texts for pair in split_pairs(both, DataSpec(source="toy"), 0).dev} == {
+        pair.texts for pair in rows[10:20]
+    }
+
+
 def test_several_classes_and_three_texts(recipe, pairs, tmp_path):
     for seed, (split, count) in enumerate((("train", 48), ("dev", 16), ("test", 20))):
         write_pairs(pairs / f"{split}.jsonl", count, seed, texts=3, classes=3)
@@ -174,6 +186,7 @@ def test_a_sweep_over_heads_compares_them_over_seeds(recipe, tmp_path):
     assert [row.name for row in students] == ["head=transformer", "head=ffnn"]
     assert all(row.runs == 2 and row.spread for row in students)
     assert students[1].significance["against"] == "head=transformer" and "p_holm" in students[1].significance
+    assert Calibration.load(tmp_path / "sweep" / "student") is not None  # the best one's, with its probabilities
     again = sweep(recipe, over=["student.head=transformer,ffnn"], seeds=2, out=tmp_path / "sweep")
     assert [row.measures for row in again.rows] == [row.measures for row in result.rows]
 

@@ -97,19 +97,18 @@ def test_tct_colbert(msmarco, tiny_bert, tmp_path):
 
 
 def test_dipair(msmarco, tiny_bert, tmp_path):
-    """Pairs out of a ranking set, a transfer set of its training queries' neighbours, two stages."""
+    """Pairs out of MS MARCO's files, a transfer set of its training queries' neighbours, two stages."""
     folder, _ = msmarco
-    data = tmp_path / "beir"
-    (data / "qrels").mkdir(parents=True)
-    texts = [line.split("\t") for line in (folder / "collection.tsv").read_text().splitlines()]
-    write_jsonl(data / "corpus.jsonl", texts)
-    queries = [line.split("\t") for name in ("train", "dev.small") for line in read(folder / f"queries.{name}.tsv")]
-    write_jsonl(data / "queries.jsonl", queries)
-    for split, rows in (("train", queries[:14]), ("dev", queries[14:18]), ("test", queries[18:])):
-        judged = [("query-id", "corpus-id", "score"), *((query, int(query) - 100, 1) for query, _ in rows)]
-        write(data / "qrels" / f"{split}.tsv", judged)
-    built = build_pairs(str(data), tmp_path / "q2p", "neighbours", below=100.0)
-    assert built.counts["train"] == 28 and built.counts["transfer"] > 28
+    built = build_pairs(str(folder), tmp_path / "q2p", "neighbours", below=100.0)
+    assert {split: built.counts[split] for split in ("train", "dev", "test")} == {"train": 28, "dev": 4, "test": 12}
+    assert built.counts["transfer"] > 28
+    asked = {
+        name: {json.loads(line)["text_a"] for line in (built.folder / f"{name}.jsonl").read_text().splitlines()}
+        for name in ("train", "dev", "test", "transfer")
+    }
+    assert (
+        not asked["dev"] & (asked["train"] | asked["transfer"] | asked["test"]) and not asked["test"] & asked["train"]
+    )
     small = ["stages.0.steps=3", "stages.1.steps=3", "stages.0.eval_every=2", "stages.1.eval_every=2"]
     small += ["teacher.stages.0.workers=0", "stages.1.workers=0", "teacher.stages.0.epochs=1", "student.layers=2"]
     small += [f"{who}.document_length=28" for who in ("teacher.train", "student")]
@@ -118,11 +117,3 @@ def test_dipair(msmarco, tiny_bert, tmp_path):
     starts = [f"{who}.start={tiny_bert}" for who in ("teacher.train", "student")]
     result = lb.distill("dipair-msmarco", tmp_path / "run", [*places, *starts, *small])
     assert list(result.rows[-1].measures) == ["auc", "ap", "f1"]
-
-
-def read(path):
-    return path.read_text().splitlines()
-
-
-def write_jsonl(path, rows):
-    path.write_text("".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in rows))

@@ -51,6 +51,12 @@ def write(tmp_path, text: str):
         ("    steps: 10", "    steps: 10\n    batch_size: 8\n    accumulate: 3", 9, "batch_size .8. is not a multiple"),
         ("    steps: 10", "    steps: 10\n    lists: {size: 9, pool: 4}", 11, "pool .4. is smaller than the lists"),
         ("    steps: 10", "    steps: [1", 11, "is not valid YAML"),
+        (
+            "  layers: 2\nstages:\n  - objectives: [softmax_ce(tau=2)]\n",
+            "  kind: dipair\nstages:\n  - objectives: [softmax_ce(tau=2)]\n    token_dropout: 0.1\n",
+            1,
+            "stages.0.token_dropout: a dipair keeps certain tokens, which must be there; drop it",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_line_and_remedy(tmp_path, old, new, line, message):

@@ -72,17 +72,40 @@ class HeadLayer(nn.Module):
 
 
 class FeedForwardHead(nn.Module):
-    """DiPair-FFNN: the vectors side by side into two hidden layers; with one slot a text it is the paper's DE-FFNN."""
+    """DiPair-FFNN: the vectors side by side into hidden layers; with one slot a text it is the paper's DE-FFNN."""
 
-    def __init__(self, slots: Sequence[int], dim: int, hidden: int, outputs: int, dropout: float) -> None:
+    def __init__(self, slots: Sequence[int], dim: int, layers: int, hidden: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.first = nn.Linear(sum(slots) * dim, hidden)
-        self.second = nn.Linear(hidden, hidden)
+        self.further = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(layers - 1))
         self.output = nn.Linear(hidden, outputs)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
         """Scores [B, outputs]; a slot without a token is zeros."""
         flat = torch.cat([(text.vectors * text.mask.unsqueeze(-1)).flatten(1) for text in texts], dim=1)
-        hidden = torch.relu(self.first(self.dropout(flat)))
-        return self.output(torch.relu(self.second(hidden)))
+        return self.after(self.first(self.dropout(flat)))
+
+    def after(self, found: Tensor) -> Tensor:
+        """The rest of the way, from what the first layer found [B, hidden]."""
+        for layer in self.further:
+            found = layer(torch.relu(found))
+        return self.output(torch.relu(found))
+
+
+class CosineHead(nn.Module):
+    """DE-Cos: the cosine of two vectors, by a learnt factor and offset, so that it can be a probability's logit."""
+
+    def __init__(self, scale: float = 10.0) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(scale))
+        self.offset = nn.Parameter(torch.tensor(-scale / 2))
+
+    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
+        """Scores [B, 1]."""
+        left, right = (F.normalize(text.vectors[:, 0], dim=-1) for text in texts)
+        return self.after(left, right)
+
+    def after(self, left: Tensor, right: Tensor) -> Tensor:
+        """Of unit vectors [B, dim]."""
+        return self.scale * (left * right).sum(dim=-1, keepdim=True) + self.offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, TransformerHead
 from limbeck.matchers.interactions.poly import PolyAttention
 from limbeck.matchers.spec import MatcherSpec
 
@@ -17,4 +17,6 @@ def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
         return TransformerHead(
             spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
         )
-    return FeedForwardHead(spec.tokens, dim, spec.head_width, spec.outputs, spec.dropout)
+    if spec.head == "cosine":
+        return CosineHead()
+    return FeedForwardHead(spec.tokens, dim, spec.head_layers, spec.head_width, spec.outputs, spec.dropout)
