@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from limbeck.report.blocks import Block, Cell, Column, Figures, PlotFigure, Row, Section, Table, Text
 from limbeck.report.plots import Point, Scatter
-from limbeck.report.run_files import Metrics, ModelRow, RunFiles
+from limbeck.report.run_files import Metrics, ModelRow, RunFiles, Significance
 from limbeck.report.words import measure_title, p_value, short_names, three_digits, times
 
 NEARLY_THE_BEST = 0.01
@@ -55,12 +55,19 @@ def result(run: RunFiles) -> Section | None:
             blocks.append(
                 Text(
                     f"It is {abs(test.difference):.3f} {direction} {test.against} in {measure_title(metrics.measure)} "
-                    f"(95% interval {test.low:+.3f} to {test.high:+.3f}, p\u00a0{p_value(test.p)})."
+                    f"(95% interval {test.low:+.3f} to {test.high:+.3f}, {_corrected(test)})."
                 )
             )
     if metrics.note:
         blocks.append(Text(metrics.note))
     return Section("Result", blocks)
+
+
+def _corrected(test: Significance) -> str:
+    """The p-value; corrected for the number of students where this one was taken among several for its result."""
+    if test.p_holm is None or test.p_holm == test.p:
+        return f"p\u00a0{p_value(test.p)}"
+    return f"Holm's p\u00a0{p_value(test.p_holm)}"
 
 
 def _figures(student: ModelRow, teacher: ModelRow | None, measure: str) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from limbeck.data import Run
+from limbeck.data import Run, positives
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult, rerank
 from limbeck.files import read_json
@@ -103,27 +103,31 @@ class Analyst:
         measure = next(iter(best.row.measures))
         names = (best.row.name, rival.row.name)
         assert isinstance(best.result, RankingResult) and isinstance(rival.result, RankingResult)
-        return wins_and_losses(best.result, rival.result, measure, self.session.data, names)
+        found = wins_and_losses(best.result, rival.result, measure, self.session.data, names)
+        test = best.row.significance
+        corrected = test["p_holm"] if test is not None and test["against"] == rival.row.name else None
+        return found if corrected is None else found.model_copy(update={"p": corrected})
 
     def _snapshots(self) -> Result:
         """The student's scores of the dev queries at the start, midway and at the end of its training."""
         files = sorted((self.folder / SNAPSHOTS).glob("*.json"))
         if len(files) < 2:
             raise LimbeckError("no scores were kept while it trained; snapshots need a single run and labelled dev")
-        moments = {"start": files[0], "midway": files[len(files) // 2], "end": files[-1]}
+        midway = {"midway": files[len(files) // 2]} if len(files) > 2 else {}
+        moments = {"start": files[0], **midway, "end": files[-1]}
         runs = {name: read_json(path) for name, path in moments.items()}
         return score_distributions(runs, self.session.splits.dev_labels, self._level)
 
     def _rank(self) -> Result:
-        """Of a full matrix: some test queries, each with the positives and candidates of all of them."""
+        """Of a full matrix: some test queries, each with documents of all of them, positives first, then candidates."""
         session = self.session
         if session.teacher is None:
             raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
         queries = draw(self.labels, RANK_QUERIES, session.recipe.data_seed)
         found = session.candidates(queries, session.recipe.data.test or "test", depth=10)
-        judged = [document for query in queries for document in self.labels[query]]
-        documents = list(dict.fromkeys([*judged, *draw({d for row in found.values() for d in row}, None, 0)]))
-        chosen = documents[:RANK_DOCUMENTS]
+        own = [list(dict.fromkeys([*positives(self.labels[query]), *found[query]])) for query in queries]
+        in_turn = (row[place] for place in range(max(map(len, own))) for row in own if place < len(row))
+        chosen = list(dict.fromkeys(in_turn))[:RANK_DOCUMENTS]
         run = rerank(session.teacher, session.data, dict.fromkeys(queries, chosen))
         return numerical_rank(score_matrix(run))
 
@@ -146,21 +150,20 @@ def analyse_axis(
     measure = next(iter(points[0][2].row.measures))
     largest = max(_number(value) or 0.0 for value in numeric[0].values)
     settings, curves = list[SettingPoint](), list[TrainTest]()
-    for one in measured:
-        if one.row.kind == "teacher" and f"train {measure}" in one.row.measures:
-            values = one.row.measures
-            curves.append(TrainTest(one.row.name, largest, values[f"train {measure}"], values[measure]))
-            break
+    teachers = [one.row for one in measured if one.row.kind == "teacher" and f"train {measure}" in one.row.measures]
+    if len(teachers) == 1:  # with several, of other data, train and test of one are no measure for the others
+        row = teachers[0]
+        curves.append(TrainTest(row.name, largest, row.measures[f"train {measure}"], row.measures[measure]))
     for place, seed, found in points:
         name = ", ".join(value for other, value in place.items() if other != key) or "student"
         value = _number(place[key]) or 0.0
         row = found.row
         settings.append(SettingPoint(name, value, row.measures[measure], seed))
-        if f"train {measure}" in row.measures:
+        if teachers and f"train {measure}" in row.measures:
             curves.append(TrainTest(name, value, row.measures[f"train {measure}"], row.measures[measure], seed))
     store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
-    if curves:
-        store(folder, "generalisation", lambda: generalisation(curves, measure))
+    if len(teachers) == 1:
+        store(folder, "generalisation", lambda: generalisation(curves, measure, setting=key))
 
 
 def _number(text: str) -> float | None:

@@ -15,7 +15,7 @@ from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Measured, finish, over_seeds
 from limbeck.training.run import METRICS, measure_run, read_results
 from limbeck.training.session import Session
-from limbeck.training.sweep import PLAN, read_measured
+from limbeck.training.sweep import MEASURED, PLAN, read_measured
 
 
 def add_analyses(folder: Path, names: Sequence[str]) -> None:
@@ -36,9 +36,6 @@ def add_analyses(folder: Path, names: Sequence[str]) -> None:
 
 def _swept(folder: Path) -> list[Measured]:
     """The measurements of a sweep, as it left them."""
-    plan, rows = read_json(folder / PLAN), read_results(folder).rows
-    runs: dict[str, list[Measured]] = {}
-    for path in sorted([*folder.rglob("references/*/result.json"), *folder.rglob("seed-*/result.json")]):
-        measured = read_measured(path.parent)
-        runs.setdefault(measured.row.name, []).append(measured)
+    plan, places, rows = read_json(folder / PLAN), read_json(folder / MEASURED), read_results(folder).rows
+    runs = {name: [read_measured(folder / place) for place in some] for name, some in places.items()}
     return finish([over_seeds(runs[row.name], row.name, []) for row in rows if row.name in runs], plan["against"])

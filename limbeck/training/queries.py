@@ -28,14 +28,19 @@ class QuerySplits:
 def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequence[str] = ()) -> QuerySplits:
     """The queries of a run. A split without judgements is unlabelled; a missing dev split is held out of train.
 
+    No query is in two of the three: test keeps its own, then dev (MS MARCO's dev holds its dev.small).
+
     `unlabelled` are further queries to train on, all of them, whatever `train_queries` says.
     """
     for split in (spec.train, spec.dev, spec.test):
         if split is not None and data.qrels and split not in data.qrels and split not in ("train", "dev", "test"):
             known = ", ".join(sorted(data.qrels))
             raise LimbeckError(f"{data.name}: there is no split {split!r}; it has {known}")
+    if spec.dev is not None and spec.dev == spec.test:
+        problem = f"data.dev and data.test are both {spec.test!r}, and what is chosen on one cannot be measured on it"
+        raise LimbeckError(f"{problem}; name another split, or null for dev")
     test_labels = _relevant(data, spec.test)
-    dev_labels = _relevant(data, spec.dev)
+    dev_labels = {query: grades for query, grades in _relevant(data, spec.dev).items() if query not in test_labels}
     train_labels = _relevant(data, spec.train, spec.min_positives)
     elsewhere = set(test_labels) | set(dev_labels)
     further = set(unlabelled)

@@ -160,6 +160,11 @@ class Stage(Part):
         return all(objective.needs_student <= TOKENS for _, objective in self.weighted_objectives())
 
     @property
+    def uses_unscored(self) -> bool:
+        """Whether some objective learns from labels alone, and so from documents that the teacher did not score."""
+        return any(each.needs_labels and not each.needs_teacher for _, each in self.weighted_objectives())
+
+    @property
     def needs_labels(self) -> bool:
         return any(objective.needs_labels for _, objective in self.weighted_objectives())
 
@@ -238,6 +243,7 @@ class EvaluationSpec(Part):
     dev_candidates: str | None = Field(None, description="the same for dev and training queries, if they have others")
     depth: int = Field(100, ge=1, description="candidates per query")
     dev_depth: int = Field(30, ge=1, description="candidates per dev query, while training")
+    random: int = Field(0, ge=0, description="further candidates per test query, drawn evenly from the corpus")
     add_judged: bool = Field(False, description="put judged positives among the candidates, as Defense does for NQ")
     measures: list[str] = Field(["ndcg@10", "mrr@10"], min_length=1)
     train_queries: int = Field(0, ge=0, description="re-rank so many training queries too: capacity or generalisation?")
@@ -317,7 +323,7 @@ class Recipe(Part):
                 raise ValueError(f"{problem}; drop it, or use student.dropout")
             if stage.lists.below_positive is not None and self.teacher is None:
                 raise ValueError(f"stages.{number}.lists.below_positive needs a teacher; add one, or drop it")
-            if stage.lists.in_batch and not stage.needs_labels and self.teacher is not None and not self.teacher.live:
+            if stage.lists.in_batch and not stage.uses_unscored and self.teacher is not None and not self.teacher.live:
                 problem = f"stages.{number}.lists.in_batch: stored scores know nothing of other queries' documents"
                 raise ValueError(f"{problem}; set teacher.live, or add one_hot")
         if self.student.start == TEACHER and (self.teacher is None or self.teacher.only_scores):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged
+from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
 from limbeck.matchers import Matcher
 from limbeck.progress import say
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
@@ -102,7 +102,10 @@ class Session(BaseSession):
         source = spec.candidates if split == self.recipe.data.test else spec.dev_candidates or spec.candidates
         index = self.sparse if source == "bm25" else None
         found = first_of(candidate_run(self.data, query_ids, source, split, depth, index), query_ids, depth)
-        return with_judged(found, self.data.qrels.get(split, {})) if spec.add_judged else found
+        found = with_judged(found, self.data.qrels.get(split, {})) if spec.add_judged else found
+        if spec.random and split == self.recipe.data.test:
+            found = with_random(found, self.data.corpus, spec.random, self.recipe.data_seed)
+        return found
 
     @property
     def dev_split(self) -> str:

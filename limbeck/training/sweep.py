@@ -53,6 +53,7 @@ from limbeck.training.run import (
 from limbeck.training.session import Session
 
 PLAN = "sweep.json"
+MEASURED = "measured.json"
 
 
 def sweep(
@@ -110,6 +111,7 @@ def sweep(
             write_json(folder / "examples.json", found_answers)
         seconds = time.monotonic() - began
         write_results(work.home, folder, rows, seconds, title=base.name, note=note)
+        write_json(folder / MEASURED, work.places())
         write_json(folder / PLAN, plan)  # last: a plan beside older results would pass for finished
         if not keep:
             work.drop_students()
@@ -286,6 +288,19 @@ class _Sweep:
             f"{measured.row.name}, with {self.owners[_shared(session.recipe)]}" if self.several else measured.row.name
         )
         return replace(measured, row=replace(measured.row, name=name), teacher=teacher)
+
+    def places(self) -> dict[str, list[str]]:
+        """Where the measurements behind each row lie: a setting that is no longer the chosen one may lie beside."""
+        found: dict[str, list[str]] = {}
+        for session in self.sessions.values():
+            for name in read_json(session.folder / "references" / "done.json"):
+                place = session.folder / "references" / name
+                row = self._named(read_measured(place), session).row
+                found.setdefault(row.name, []).append(str(place.relative_to(self.folder)))
+        for _, cell, tried, seed in self.done:
+            place = self._place(cell, tried, seed).relative_to(self.folder)
+            found.setdefault(cell.name, []).append(str(place))
+        return found
 
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to where a run has its student."""

@@ -10,6 +10,7 @@ import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.report.analyses.stored import KINDS
 from limbeck.report.run import run_report
+from limbeck.training import analyse as analyse_module
 from limbeck.training.look_again import add_analyses
 from limbeck.training.sweep import sweep
 
@@ -76,6 +77,8 @@ def test_a_numeric_axis_gives_a_curve_and_train_against_test(recipe, tmp_path):
     curves = {model["name"]: model["sizes"] for model in found["generalisation"]["models"]}
     assert list(curves) == ["teacher", "one_hot", "mse"]
     assert curves["mse"][0]["train"]["mean"] == pytest.approx(rows["mse, dim=4"].measures["train ndcg@10"])
+    assert found["generalisation"]["setting"] == "student.dim"
+    assert "as student.dim grows" in result.report.read_text()
     assert curves["mse"][0]["verdict"] in ("no gap", "generalisation", "capacity", "both")
     log = [json.loads(line) for line in (tmp_path / "s" / "log.jsonl").read_text().splitlines()]
     assert any("train ndcg@10" in line.get("dev", {}) for line in log)
@@ -100,6 +103,42 @@ def test_a_finished_run_can_be_looked_into_further(recipe, tmp_path):
     found = analyses(tmp_path / "s")
     assert "mse" in found["wins"]["names"]
     assert [model["name"] for model in found["scores"]["models"]] == ["teacher", "one_hot", "mse"]
+
+
+def test_a_choice_that_changed_is_not_mixed_with_the_one_before(recipe, tmp_path):
+    """More values to tune may change what is chosen; the older choice's results still lie there."""
+    recipe["evaluation"]["analyses"] = []
+    for values in ("1e-3", "1e-3,1e-2,5e-2"):
+        result = sweep(recipe, ["objective=one_hot,mse"], [f"stages.0.lr={values}"], out=tmp_path / "s")
+    told = json.loads((tmp_path / "s" / "measured.json").read_text())
+    for row in result.rows:
+        if row.kind == "student":
+            (place,) = told[row.name]
+            lr = json.loads((tmp_path / "s" / place / "result.json").read_text())["row"]["measures"]
+            assert lr == row.measures
+    add_analyses(tmp_path / "s", ["wins"])
+    means = dict(zip(*(analyses(tmp_path / "s")["wins"][key] for key in ("names", "means")), strict=True))
+    assert means == pytest.approx({row.name: row.measures["ndcg@10"] for row in result.rows if row.name in means})
+
+
+def test_without_a_teacher_nothing_is_said_about_capacity(recipe, tmp_path):
+    del recipe["teacher"]
+    recipe["stages"][0]["objectives"] = ["one_hot"]
+    recipe["evaluation"]["train_queries"] = 4
+    sweep(recipe, ["student.dim=4,8"], out=tmp_path / "s")
+    assert "sensitivity" in analyses(tmp_path / "s") and "generalisation" not in analyses(tmp_path / "s")
+
+
+def test_the_matrix_of_the_rank_has_documents_of_every_query(recipe, tmp_path, monkeypatch):
+    recipe["evaluation"]["analyses"] = ["rank"]
+    monkeypatch.setattr("limbeck.training.analyse.RANK_DOCUMENTS", 12)
+    asked = []
+    plain = analyse_module.score_matrix
+    monkeypatch.setattr(analyse_module, "score_matrix", lambda run: asked.append(run) or plain(run))
+    lb.distill(recipe, tmp_path / "run")
+    (run,) = asked
+    documents = set(next(iter(run.values())))
+    assert len(documents) == 12 and {query.replace("q", "d") for query in run} <= documents  # all positives
 
 
 def test_what_cannot_be_added_is_an_error(recipe, tmp_path):

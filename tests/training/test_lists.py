@@ -199,6 +199,17 @@ def test_queries_with_few_positives_can_be_left_out_of_training():
         split_queries(data, DataSpec(source="toy", dev=None, min_positives=3), seed=0)
 
 
+def test_a_query_of_test_is_not_looked_at_in_dev():
+    """MS MARCO's dev holds its dev.small."""
+    judged = {"train": range(10), "dev": range(10, 20), "dev.small": range(15, 20)}
+    qrels = {name: {f"q{n}": {"d1": 1} for n in numbers} for name, numbers in judged.items()}
+    data = RankingData("toy", CORPUS, Texts.from_dict({f"q{n}": str(n) for n in range(20)}), qrels)
+    splits = split_queries(data, DataSpec(source="x", test="dev.small"), seed=0)
+    assert set(splits.test) == {f"q{n}" for n in range(15, 20)} and set(splits.dev) == {f"q{n}" for n in range(10, 15)}
+    with pytest.raises(LimbeckError, match="data.dev and data.test are both 'dev'"):
+        split_queries(data, DataSpec(source="x", test="dev"), seed=0)
+
+
 def test_a_missing_dev_split_is_held_out_of_the_training_queries():
     splits = split(has=("train", "test"))
     assert len(splits.dev) == 2 and not set(splits.dev) & set(splits.train)

@@ -91,6 +91,20 @@ def test_an_override_that_leads_nowhere_is_refused(override):
         set_value(yaml.safe_load(TEXT), override)
 
 
+@pytest.mark.parametrize("objectives", [["m3se"], ["rank_distil"], ["margin_mse"], ["softmax_ce", "m3se"]])
+def test_documents_of_other_queries_need_an_objective_that_can_use_them(objectives):
+    """Stored scores know nothing of them: an objective that reads scores would leave all of them out."""
+    values = yaml.safe_load(TEXT)
+    values["stages"][0] |= {"objectives": objectives, "lists": {"in_batch": True}}
+    with pytest.raises(LimbeckError, match="lists.in_batch: stored scores know nothing of other queries' documents"):
+        load_recipe(values)
+    values["stages"][0]["objectives"] = [*objectives, "one_hot"]
+    load_recipe(values)
+    values["stages"][0]["objectives"] = objectives
+    values["teacher"]["live"] = True
+    load_recipe(values)
+
+
 def a_run(folder, source: str, teacher: dict | None, trained: bool = True):
     """What a run leaves that another one wants to know."""
     (folder / "teacher").mkdir(parents=True)

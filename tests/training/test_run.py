@@ -20,6 +20,7 @@ from limbeck.training import session as session_module
 from limbeck.training import trainer as trainer_module
 from limbeck.training.annotate import annotate_data, top_by_teacher
 from limbeck.training.recipe_files import load_recipe, set_value
+from limbeck.training.session import Session
 
 
 def run(recipe: dict, out: Path, *overrides: str):
@@ -296,6 +297,14 @@ def test_a_whole_run_in_two_processes_ends_as_in_one(recipe, tmp_path):
     assert [row["name"] for row in one] == [row["name"] for row in two]
     assert one[-1]["measures"] == pytest.approx(two[-1]["measures"], abs=0.2)  # of a few queries, and sums differ
     assert (tmp_path / "two" / "report.html").exists()
+
+
+def test_further_candidates_are_drawn_for_test_alone(recipe, tmp_path):
+    recipe["evaluation"] |= {"random": 20, "add_judged": True}
+    session = Session(load_recipe(recipe), tmp_path)
+    test, dev = session.candidates(["q25"], "test", 5)["q25"], session.candidates(["q20"], "dev", 5)["q20"]
+    assert 20 <= len(test) <= 26 and len(dev) <= 6
+    assert session.candidates(["q24", "q25"], "test", 5)["q25"] == test
 
 
 def test_a_report_that_a_kill_left_out_is_made_on_the_next_call(recipe, tmp_path):

@@ -93,7 +93,10 @@ def disagreements(
     words = Words(language)
 
     def largest(sign: int) -> tuple[Disagreement, ...]:
-        gaps = [sign * (liked - wanted) for liked, wanted in zip(student, teacher, strict=True)]
+        gaps = [
+            np.where((sign * liked > 0) & (sign * wanted < 0), sign * (liked - wanted), 0.0)
+            for liked, wanted in zip(student, teacher, strict=True)
+        ]
         places = [int(gap.argmax()) for gap in gaps]
         most = sorted(range(len(lists)), key=lambda at: -gaps[at][places[at]])[:count]
         return tuple(
@@ -182,10 +185,14 @@ def disagreements_section(result: Disagreements) -> Section:
     words = Words(result.language)
     blocks: list[Block] = [Text(_finding(result))]
     if result.overrated:
-        blocks.append(Text("Overrated by the student: the teacher ranks these documents low."))
+        blocks.append(
+            Text("Overrated by the student: above its average of the query's candidates, and below the teacher's.")
+        )
         blocks += [_passage(each, words) for each in result.overrated]
     if result.underrated:
-        blocks.append(Text("Underrated by the student: the teacher ranks these documents high."))
+        blocks.append(
+            Text("Underrated by the student: below its average of the query's candidates, and above the teacher's.")
+        )
         blocks += [_passage(each, words) for each in result.underrated]
     return Section(
         "Where teacher and student disagree",
@@ -197,7 +204,7 @@ def disagreements_section(result: Disagreements) -> Section:
 
 def _finding(result: Disagreements) -> str:
     if not result.overrated:
-        return "Teacher and student agree on every document."
+        return "No document is above average for the student and below it for the teacher."
     overrated = float(np.mean([each.shared for each in result.overrated]))
     relevant = sum(bool(each.grade) for each in result.overrated)
     verdict = (

@@ -56,6 +56,7 @@ class Generalisation(Result):
     measure: str
     tolerance: float
     models: tuple[ModelCurve, ...]
+    setting: str = "size"  # what was varied
 
 
 def generalisation(
@@ -63,6 +64,7 @@ def generalisation(
     measure: str = "mrr@10",
     reference: str | None = None,
     tolerance: float = EQUAL,
+    setting: str = "size",
 ) -> Generalisation:
     """Means and spread over seeds, the gap between train and test, and a verdict for every model and size.
 
@@ -88,7 +90,7 @@ def generalisation(
         if name != chosen:
             judged = [_judged(each, yardstick, tolerance) for each in _sizes(sizes)]
             curves.append(ModelCurve(name=name, sizes=tuple(judged)))
-    return Generalisation(measure=measure, tolerance=tolerance, models=tuple(curves))
+    return Generalisation(measure=measure, tolerance=tolerance, models=tuple(curves), setting=setting)
 
 
 def _by_model(points: list[TrainTest]) -> dict[str, dict[float, dict[int, TrainTest]]]:
@@ -142,8 +144,18 @@ def generalisation_section(result: Generalisation) -> Section:
     return Section(
         "Capacity or generalisation?",
         blocks,
-        "Quality on the queries of training against quality on new ones, as models grow. Two qualities that differ by "
-        f"no more than {result.tolerance:.0%} of the reference's, or by no more than seeds do, count as equal.",
+        f"Quality on the queries of training against quality on new ones, as {result.setting} grows. Two qualities "
+        f"that differ by no more than {result.tolerance:.0%} of the reference's, or by no more than seeds do, count as "
+        f"equal.{_stand_in(result.setting)}",
+    )
+
+
+def _stand_in(setting: str) -> str:
+    if not setting.endswith("dim"):
+        return ""
+    return (
+        " A learnt projection stands in for the width of a pretrained model, for students alone: the reference has one "
+        "size, and small sizes lose more than a model that was pretrained so narrow would."
     )
 
 
@@ -151,13 +163,14 @@ def _answers(result: Generalisation) -> list[str]:
     reference, *others = result.models
     if not others:
         widest = reference.sizes[-1]
-        return [f"{reference.name} loses {widest.gap.mean:.3f} from train to test at size {widest.size:g}."]
-    return [_answer(reference.name, model, measure_title(result.measure)) for model in others]
+        return [f"{reference.name} loses {widest.gap.mean:.3f} from train to test at {result.setting} {widest.size:g}."]
+    return [_answer(reference.name, model, result) for model in others]
 
 
-def _answer(reference: str, model: ModelCurve, measure: str) -> str:
-    largest = model.sizes[-1]
-    numbers = f"train {largest.train.mean:.3f}, test {largest.test.mean:.3f} {measure} at size {largest.size:g}"
+def _answer(reference: str, model: ModelCurve, result: Generalisation) -> str:
+    largest, measure = model.sizes[-1], measure_title(result.measure)
+    place = f"{result.setting} {largest.size:g}"
+    numbers = f"train {largest.train.mean:.3f}, test {largest.test.mean:.3f} {measure} at {place}"
     words = {
         "no gap": f"is as good as {reference} on new queries: there is no gap to explain",
         "generalisation": f"is as good as {reference} on the queries of training and worse on new ones: it lacks "
@@ -189,11 +202,11 @@ def _plot(result: Generalisation) -> Lines:
             style = f"series-{index % SERIES_COLOURS} dash-{dash}"
             series.append(Series(f"{model.name}, {side}", points, bars, style))
     sizes = {each.size for model in result.models for each in model.sizes}
-    return Lines(series, "embedding size", measure_title(result.measure), log_x=min(sizes) > 0, label_points=True)
+    return Lines(series, result.setting, measure_title(result.measure), log_x=min(sizes) > 0, label_points=True)
 
 
 def _table(result: Generalisation) -> Table:
-    columns = [Column("Model"), Column("Size", ",.0f"), Column("Seeds", ".0f")]
+    columns = [Column("Model"), Column(result.setting.capitalize(), ",g"), Column("Seeds", ".0f")]
     columns += [Column("Train", ".3f"), Column("std", ".3f"), Column("Test", ".3f", "high"), Column("std", ".3f")]
     columns += [Column("Gap", "+.3f", help="Train minus test"), Column("std", ".3f"), Column("What is lacking")]
     rows = []

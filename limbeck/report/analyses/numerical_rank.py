@@ -1,8 +1,10 @@
 """How many dimensions a dual encoder needs to give a teacher's scores ("In defense of dual-encoders", Sec. 3.1).
 
 Over finitely many texts, scores are a matrix S [queries, documents], and S = Z W^T with as many columns in Z and W as S
-has rank: a dual encoder of that size can give exactly these scores. The singular values say how well a smaller one
-could do at best (Eckart and Young): a bound on capacity, whatever its towers and however it is trained.
+has rank: a dual encoder of that size can give exactly these scores. The singular values say how near a smaller one
+could come to them at best, in squared error (Eckart and Young), whatever its towers and however it is trained. For top
+lists the same approximation shows what is enough, not what is needed: vectors that are made for the order alone can do
+with fewer dimensions.
 """
 
 from __future__ import annotations
@@ -164,7 +166,12 @@ def numerical_rank_section(result: NumericalRank) -> Section:
     if _is_cut_off(result):
         blocks.append(Text(_warning(result)))
     blocks += [
-        PlotFigure(_agreement_plot(result), "The best a dual encoder of that size could do on these texts.", 330),
+        PlotFigure(
+            _agreement_plot(result),
+            "The top lists of the approximation that is best in squared error; vectors of that size that are made for "
+            "the order may do better.",
+            330,
+        ),
         PlotFigure(_spectrum_plot(result), "Singular values, relative to the largest; both axes are logarithmic.", 300),
         _energy_table(result),
         _truncation_table(result),
@@ -181,10 +188,13 @@ def numerical_rank_section(result: NumericalRank) -> Section:
 def _answer(result: NumericalRank) -> str:
     centred = result.centred
     needed = dimensions_needed(centred)
-    return (
-        f"{_dimensions(needed)} are enough to keep {NEARLY_ALL:.0%} of the teacher's top {result.k}, at best. "
-        f"{_dimensions(centred.energy[0.99])} hold 99% of what sets the scores of a query apart."
-    )
+    held = f"{_dimensions(centred.energy[0.99])} hold 99% of what sets the scores of a query apart."
+    if needed >= result.largest:
+        return (
+            f"Nothing short of all {_dimensions(result.largest)} that a matrix of this shape can have keeps "
+            f"{NEARLY_ALL:.0%} of the teacher's top {result.k}: it is too small to tell how many are enough. {held}"
+        )
+    return f"{_dimensions(needed)} are enough to keep {NEARLY_ALL:.0%} of the teacher's top {result.k}. {held}"
 
 
 def _dimensions(count: int) -> str:

@@ -22,7 +22,7 @@ DATA = ranking_data(
 )
 QRELS = {"q1": {"yeast": 2, "moon": 0}, "q2": {"copy": 1}}
 TEACHER: Run = {"q1": {"yeast": 3.0, "chemo": -3.0, "moon": -3.0}, "q2": {"copy": 1.0, "other": -1.0}}
-STUDENT: Run = {"q1": {"yeast": 700.0, "chemo": 730.0, "moon": 670.0}, "q2": {"copy": 701.0, "other": 699.0}}
+STUDENT: Run = {"q1": {"yeast": 690.0, "chemo": 730.0, "moon": 670.0}, "q2": {"copy": 699.0, "other": 701.0}}
 
 
 def standardised(run: Run) -> dict[str, dict[str, float]]:
@@ -43,6 +43,14 @@ def test_the_gap_is_that_of_scores_centred_by_query_and_scaled_by_model() -> Non
     assert (top.teacher_rank, top.student_rank, top.candidates) == (3, 1, 3)  # of equal scores the greater id first
     assert found.underrated[0].document_id == "yeast"
     assert found.underrated[0].gap < 0
+
+
+def test_a_document_that_both_put_on_the_same_side_is_no_disagreement() -> None:
+    """The student's long tail: far below its average where the teacher has it a little below its own."""
+    teacher = {"q1": {"yeast": 1.0, "chemo": -0.4, "moon": -0.6}}
+    student = {"q1": {"yeast": 3.0, "chemo": 2.0, "moon": -5.0}}
+    found = disagreements(teacher, student, QRELS, DATA)
+    assert [each.document_id for each in found.overrated] == ["chemo"] and found.underrated == ()
 
 
 def test_scale_and_shift_of_a_model_do_not_matter() -> None:
@@ -67,7 +75,9 @@ def test_a_flat_list_does_not_become_one_of_large_differences() -> None:
 def test_models_that_agree_have_no_disagreements() -> None:
     found = disagreements(TEACHER, {q: {d: 2 * s for d, s in x.items()} for q, x in TEACHER.items()}, QRELS, DATA)
     assert found.overrated == found.underrated == ()
-    assert "agree on every document" in shown(disagreements_section(found))
+    assert "No document is above average for the student and below it for the teacher" in shown(
+        disagreements_section(found)
+    )
 
 
 def test_grades_and_shared_words_are_kept() -> None:
