@@ -23,7 +23,8 @@ class one_hot(Objective):
     counts as 1, whatever its grade. (Eq. 1 assumes one positive.) Documents without a label are not in the softmax.
 
     `smoothing` mixes the target with a uniform one over the K documents that have a label (Defense App. C.9): the
-    teacher that knows nothing. In Table 8 it costs a little test quality at every strength, 0.308 to 0.292 at 0.9.
+    teacher that knows nothing. In Table 8 it costs test quality, the more the stronger: 0.308 without, 0.292 at 0.9,
+    0.278 at 0.99.
 
     Use it where there are labels and no teacher, and as the anchor beside a distillation objective. With every in-batch
     pair in the list it is the contrastive loss of dense retrieval; a student with cosine scores needs a small tau
