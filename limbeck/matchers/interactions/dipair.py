@@ -44,9 +44,9 @@ class TransformerHead(nn.Module):
         states = torch.cat([self.inputs(text.vectors, number) for number, text in enumerate(texts)], dim=1)
         mask = torch.cat([text.mask for text in texts], dim=1)  # [B, all slots]
         states = self.dropout(states)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             states = layer(states, mask)
-        return self.output(states[:, 0])
+        return self.output(self.layers[-1](states, mask, first=True)[:, 0])
 
 
 class HeadLayer(nn.Module):
@@ -61,14 +61,20 @@ class HeadLayer(nn.Module):
         self.first_norm, self.second_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        batch, slots, dim = states.shape
-        split = self.attend(states).view(batch, slots, 3, self.heads, dim // self.heads)
-        queries, keys, values = split.permute(2, 0, 3, 1, 4)  # [B, heads, slots, dim / heads] each
+    def forward(self, states: Tensor, mask: Tensor, first: bool = False) -> Tensor:
+        """The states [B, slots, dim] after this layer; with `first` only the first token's, [B, 1, dim]."""
+        dim = states.shape[-1]
+        asking = states[:, :1] if first else states
+        maps, biases = self.attend.weight.split([dim, 2 * dim]), self.attend.bias.split([dim, 2 * dim])
+        queries = self._by_head(F.linear(asking, maps[0], biases[0]))
+        keys, values = map(self._by_head, F.linear(states, maps[1], biases[1]).chunk(2, dim=-1))
         found = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask[:, None, None, :])
-        found = self.merge(found.transpose(1, 2).reshape(batch, slots, dim))
-        states = self.first_norm(states + self.dropout(found))
+        states = self.first_norm(asking + self.dropout(self.merge(found.transpose(1, 2).flatten(2))))
         return self.second_norm(states + self.dropout(self.narrow(F.gelu(self.widen(states)))))
+
+    def _by_head(self, found: Tensor) -> Tensor:
+        """[B, slots, dim] as [B, heads, slots, dim / heads]."""
+        return found.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class FeedForwardHead(nn.Module):
