@@ -56,12 +56,9 @@ class Request:
     mode: str | None = None  # of searching an index, as the next two
     fusion: str | None = None
     alpha: float | None = None
-    lengths: tuple[int, int] | None = (
-        None  # tokens that the model reads of each text; not the one that it is held against
-    )
-    head: str | None = (
-        None  # of pairs: who computes, as for `limbeck score`; the model that it is held against does not
-    )
+    # Of the model alone, not of the one that it is held against: tokens that it reads of each text, and who computes.
+    lengths: tuple[int, int] | None = None
+    head: str | None = None
 
     @property
     def reranks(self) -> bool:
