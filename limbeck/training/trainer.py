@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from limbeck.progress import Advance
 from limbeck.signals import MaskedTokens, Signals, Targets
 from limbeck.training.batches import BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
+from limbeck.training.faster import faster, one_lookup
 from limbeck.training.log import RunLog
 from limbeck.training.processes import all_process_mean, is_main, main_decides, main_number, wait_for_all
 from limbeck.training.recipe import Stage
@@ -74,6 +76,10 @@ class DistillationTrainer(Trainer):
         if teacher is not None:
             teacher.to(self.args.device).eval().requires_grad_(False)
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        with faster(self.student):
+            return super().train(*args, **kwargs)
+
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches as they are: every process makes the whole batch and takes its share."""
         plan = BatchPlan(
@@ -93,7 +99,9 @@ class DistillationTrainer(Trainer):
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The weighted objectives, each averaged over the queries of the whole batch."""
         recompute = self.stage.chunk is not None
-        student: Signals = model(inputs["student"], self.needs_student, recompute)
+        alone = self.args.world_size == 1 and not recompute
+        with one_lookup(self.student, inputs["student"]) if alone else nullcontext():
+            student: Signals = model(inputs["student"], self.needs_student, recompute)
         tokens = MaskedTokens(**inputs["tokens"]) if inputs["tokens"] is not None else None
         targets = Targets(mask=inputs["mask"], labels=inputs["labels"], tokens=tokens, own=inputs["own"])
         teacher = self._teacher_signals(inputs, targets)
