@@ -10,10 +10,10 @@ demo: $(STAMP)
 	$(BIN)/limbeck demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 test-full: $(STAMP)
-	$(BIN)/python -m pytest -m "full or not full"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "full or not full"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
