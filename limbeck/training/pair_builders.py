@@ -185,10 +185,10 @@ class _Rows:
         row: Row = {"text_a": self.data.queries[query]}
         if self.titles:
             _, title, text = self.data.corpus.record_at(self.data.corpus.row(document))
-            if not title.strip() or not text.strip():
-                missing = "text" if title.strip() else "title"
-                raise LimbeckError(f"{self.data.name}: document {document!r} has no {missing}; leave --titles out")
-            row |= {"text_b": title, "text_c": text}
+            row |= {
+                "text_b": title.strip() or text,
+                "text_c": text.strip() or title,
+            }  # of one that is missing, the other
         else:
             row["text_b"] = self.data.corpus[document]
         return row if label is None else row | {"label": label}

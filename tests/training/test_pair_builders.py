@@ -75,10 +75,10 @@ def test_judgements_become_grades_and_titles_texts_of_their_own(tmp_path):
     assert rows_of(whole.folder / "train.jsonl")[0]["text_b"] == "title 0 body 0"
 
 
-def test_a_document_without_a_title_is_named(beir, tmp_path):
-    with pytest.raises(LimbeckError, match="document .* has no title; leave --titles out"):
-        build_pairs(str(beir), tmp_path / "pairs", titles=True)
-    assert not (tmp_path / "pairs").exists()
+def test_a_document_without_a_title_has_its_text_in_both_places(beir, tmp_path):
+    build_pairs(str(beir), tmp_path / "pairs", titles=True)
+    rows = rows_of(tmp_path / "pairs" / "train.jsonl")
+    assert rows and all(row["text_b"] == row["text_c"] != "" for row in rows)
 
 
 def test_a_pair_set_gets_the_neighbours_of_its_training_texts(beir, tmp_path):
