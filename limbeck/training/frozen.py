@@ -11,26 +11,32 @@ import numpy as np
 from limbeck.matchers import DiPair, Matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.stores import EncodingStore
-from limbeck.stores.encodings import encode_with_store
+from limbeck.stores.encodings import encode_with_store, store_path
 from limbeck.training.lists import TrainingLists
 from limbeck.training.processes import main_first
 
+# Of a description, what the encoder's outputs do not depend on; `tokens` counts for its own position alone.
+OF_THE_HEAD = {"start", "inner_dropout", "dropout", "dim", "outputs", "tokens"}
+OF_THE_HEAD |= {"head", "head_layers", "head_heads", "head_width"}
+
 
 class FrozenOutputs:
-    """The encoder's outputs of texts at each position, on disk; texts that are new (dev's) are added as they come."""
+    """The encoder's outputs of texts at each position, on disk; texts that are new (dev's) are added as they come.
+
+    Students that start from the same encoder find the same outputs, whatever their heads and seeds.
+    """
 
     def __init__(self, matcher: DiPair, folder: Path) -> None:
         self.matcher = matcher
         self.stores = []
         for position, slots in enumerate(matcher.spec.tokens):
-            encoder = matcher.encoder(position)
             key = {
-                "weights": weights_digest(encoder),
-                "configuration": matcher.configuration(),
+                "weights": weights_digest(matcher.encoder(position)),
+                "configuration": matcher.configuration() | {"spec": matcher.spec.model_dump(exclude=OF_THE_HEAD)},
                 "position": position,
+                "tokens": slots,
             }
-            place = folder / f"position-{position}"
-            self.stores.append(EncodingStore.open(place, key, matcher.width, tokens=slots))
+            self.stores.append(EncodingStore.open(store_path(folder, key), key, matcher.width, tokens=slots))
 
     def add(self, texts: Sequence[str], position: int) -> None:
         """Encode the texts that are not there yet."""

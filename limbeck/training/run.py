@@ -156,6 +156,7 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
                 raise LimbeckError(f"{problem}; use a {who} with one output")
         live = teacher if recipe.teacher is not None and recipe.teacher.live else None
         how = Fit(name, place.parent / "work", session.log, recipe.seed, dev or session.student_dev, live)
+        how.outputs = session.work / "frozen"
         if distils:
             for stage in stages:
                 session.lists(stage, recipe.seed)  # so that all scores are there before their statistics

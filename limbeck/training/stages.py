@@ -43,6 +43,7 @@ class Fit:
     teacher: Matcher | None = None  # a live one
     standardise: Callable[[Tensor, Tensor], Tensor] | None = None
     snapshots: Path | None = None  # keep the scores of dev here, each time it is looked at
+    outputs: Path | None = None  # of frozen encoders: where several models share them
 
 
 def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], TrainingLists], how: Fit) -> None:
@@ -56,7 +57,7 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Trai
             folder = how.folder / f"{slug(how.name)}-stage-{number}"
             if matcher.token_head is not None:
                 matcher.token_head.requires_grad_(stage.restores_tokens)
-            found, outputs = lists(stage), how.folder / f"{slug(how.name)}-frozen"
+            found, outputs = lists(stage), how.outputs or how.folder / "frozen"
             with frozen(matcher, stage.freeze), frozen_outputs(matcher, stage.freeze, found, outputs):
                 _run_stage(matcher, stage, number, found, folder, how)
             if (folder / BEST).exists():

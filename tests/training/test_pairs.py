@@ -80,16 +80,22 @@ def test_two_stages_end_in_a_student_a_table_and_a_report(recipe, tmp_path):
     assert len(scores) == 48 and scores.dim == 1
 
 
-def test_a_frozen_encoder_stays_as_it_was_and_runs_once_for_each_text(recipe, tmp_path, monkeypatch):
-    encoded: list[str] = []
+@pytest.fixture
+def encoded(monkeypatch):
+    """(position, slots, text) of whatever a DiPair's encoder reads outside of training steps."""
+    seen: list[tuple[int, int, str]] = []
     plain = DiPair.keep
 
     def watching(self, texts, position, batch_size=64):
-        encoded.extend((position, text) for text in texts)
+        seen.extend((position, self.spec.tokens[position], text) for text in texts)
         return plain(self, texts, position, batch_size)
 
     monkeypatch.setattr(DiPair, "keep", watching)
     monkeypatch.setattr(PairSession, "after_training", lambda *_: None)
+    return seen
+
+
+def test_a_frozen_encoder_stays_as_it_was_and_runs_once_for_each_text(recipe, tmp_path, encoded):
     recipe["stages"] = recipe["stages"][:1]
     recipe["stages"][0]["epochs"] = recipe["stages"][0].pop("steps")
     recipe["data"]["test"] = None
@@ -189,6 +195,16 @@ def test_a_sweep_over_heads_compares_them_over_seeds(recipe, tmp_path):
     assert Calibration.load(tmp_path / "sweep" / "student") is not None  # the best one's, with its probabilities
     again = sweep(recipe, over=["student.head=transformer,ffnn"], seeds=2, out=tmp_path / "sweep")
     assert [row.measures for row in again.rows] == [row.measures for row in result.rows]
+
+
+def test_students_of_a_sweep_share_what_their_frozen_encoder_computes(recipe, pairs, tmp_path, encoded):
+    recipe["stages"] = recipe["stages"][:1]
+    axes = ["student.dim=null,8", "student.tokens=[2,3],[2,2]"]
+    sweep(recipe, over=axes, seeds=2, out=tmp_path / "sweep")
+    rows = [json.loads(line) for line in (pairs / "train.jsonl").read_text().splitlines()]
+    wanted = {(0, 2, row["text_a"]) for row in rows}
+    wanted |= {(1, slots, row["text_b"]) for row in rows for slots in (2, 3)}
+    assert sorted(seen for seen in encoded if seen in wanted) == sorted(wanted)  # each once, for eight students
 
 
 def test_a_second_run_takes_the_teacher_of_the_first_and_its_scores(recipe, tmp_path, monkeypatch):
