@@ -10,15 +10,17 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from limbeck.errors import LimbeckError, bad_input
 
-# A full disk as safetensors puts it, and as numpy does
-_SHORT_WRITE = re.compile(r"No space left on device|^\d+ requested and \d+ written$")
+# A full disk as safetensors puts it, as numpy does, and as torch.save does, at once or when it closes the file
+_SHORT_WRITE = re.compile(
+    r"No space left on device|^\d+ requested and \d+ written$|unexpected pos \d+ vs \d+|basic_ios::clear: iostream"
+)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_PLACE = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 
@@ -285,6 +287,11 @@ def checksum(path: str | Path) -> str:
 
 def digest(*parts: str | bytes) -> str:
     """A short digest of strings, for cache keys; the parts are kept apart."""
+    return digest_of(parts)
+
+
+def digest_of(parts: Iterable[str | bytes]) -> str:
+    """The digest of parts that need not be in memory together."""
     whole = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from limbeck import files
 from limbeck.errors import LimbeckError
@@ -433,5 +434,8 @@ def test_a_full_disk_is_known_however_a_library_puts_it(tmp_path):
     for problem in (OSError("89851 requested and 73696 written"), RuntimeError("io: No space left on device (os 28)")):
         with pytest.raises(LimbeckError, match="no space left on the device"), naming_disk_errors(tmp_path):
             raise problem
+    for size in (10, 1_000_000):  # torch says it in two ways
+        with pytest.raises(LimbeckError, match="no space left on the device"), naming_disk_errors(tmp_path):
+            torch.save({"weights": torch.zeros(size)}, "/dev/full")
     with pytest.raises(OSError, match="5 requested"), naming_disk_errors(tmp_path):
         raise OSError("5 requested and more to come")

@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
         batch_size: int = typer.Option(32, min=1),
         top: int = typer.Option(None, min=1, help="Export only the K best by teacher score; positives always stay."),
         export: Path = typer.Option(None, help="Also write the scores to this file."),
-        shape: str = typer.Option("trec", help="Of the export: trec, sentence-transformers, pylate or flagembedding."),
+        shape: str = typer.Option(
+            None, help="Of the export: trec (if not said), sentence-transformers, pylate or flagembedding."
+        ),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Score candidates with a teacher and keep its raw logits. Nothing is scored twice, whatever happens."""
@@ -34,14 +36,17 @@ def register(app: typer.Typer) -> None:
         from limbeck.progress import reporting
         from limbeck.training.annotate import annotate_data, top_by_teacher
 
-        if shape not in SHAPES:
+        if shape is not None and shape not in SHAPES:
             raise LimbeckError(f"unknown --shape {shape!r}; {did_you_mean(shape, list(SHAPES))}")
+        if shape is not None and export is None:
+            raise LimbeckError("--shape is that of an export; say where to with --export FILE")
+        written = (shape or SHAPES[0]) if export is not None or top is not None else None
         with reporting(reporter()):
-            done = annotate_data(teacher, data, out, split, queries, candidates, depth, revision, batch_size)
-            if export is not None or top is not None:
+            done = annotate_data(teacher, data, out, split, queries, candidates, depth, revision, batch_size, written)
+            if written is not None:
                 run = done.store.to_run()
-                run = top_by_teacher(run, done.positives, top) if top is not None else run
-                write_scores(run, export or out / "top.trec", shape, done.data)
+                run = top_by_teacher(run, done.judged, top) if top is not None else run
+                write_scores(run, export or out / "top.trec", written, done.data)
         found = {"out": str(out), "queries": done.queries, "pairs": len(done.store), "scored_now": done.scored}
         if as_json:
             print(json.dumps(found, indent=2))

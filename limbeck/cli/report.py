@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
     def report(
         run_dir: Path = typer.Argument(help="What `limbeck distill` or `limbeck sweep` wrote."),
         add: list[str] = typer.Option(
-            [], "--add", help="Look into it further: scores, margins, rank, wins, disagreements, top_lists."
+            [], "--add", help="Look into it further: scores, margins, rank, wins, disagreements, top_lists, snapshots."
         ),
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:

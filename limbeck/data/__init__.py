@@ -19,7 +19,7 @@ from limbeck.data.records import SUFFIXES, read_records
 from limbeck.data.scores import iterate_scores, read_scored_texts, read_scores
 from limbeck.data.scores_out import write_scores
 from limbeck.data.trec import read_qrels, read_run, write_qrels, write_run
-from limbeck.data.triples import Triples, iterate_text_triples, read_triples
+from limbeck.data.triples import Triples, load_text_triples, read_triples
 from limbeck.errors import LimbeckError, bad_input
 
 _FOLDERS = (
@@ -70,6 +70,8 @@ def _load_file(path: Path) -> RankingData | PairData:
         return load_dpr(path)
     if bare_suffix(path) not in SUFFIXES:
         raise bad_input(path, "is no data set that we know", f"give a folder, a .json of DPR, or {', '.join(SUFFIXES)}")
+    if path.name.startswith("triples."):
+        return load_text_triples(path)
     first = next(read_records(path), None)
     if bare_suffix(path) == ".jsonl" and first is not None and texts_of(first[1]) is None:
         return read_scored_texts(path)
@@ -87,7 +89,6 @@ __all__ = [
     "Texts",
     "Triples",
     "iterate_scores",
-    "iterate_text_triples",
     "load",
     "load_beir",
     "load_dpr",

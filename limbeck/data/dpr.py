@@ -185,7 +185,7 @@ def _question(path: Path, number: int, value: Any) -> str:
 
 
 def _split(file: Path) -> str | None:
-    found = re.search(r"train|dev|test", file.name)
+    found = re.search(r"train|dev|test", file.name.replace("latest", ""))
     return found[0] if found else None
 
 

@@ -41,6 +41,8 @@ def finite(path: str | Path, number: int, value: Any, what: str = "score") -> fl
         if isinstance(value, bool):
             raise TypeError
         result = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        result = math.inf
     except (TypeError, ValueError) as error:
         raise bad_input(path, f"{what} {value!r} is not a number", "give a finite number", number) from error
     if not math.isfinite(result):

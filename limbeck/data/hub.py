@@ -47,7 +47,7 @@ def _ranking(hub: Any, name: str, parts: list[str]) -> RankingData:
     qrels = {SPLITS.get(split, split): _qrels(f"hf:{name}/{split}", rows) for split, rows in judged.items()}
     for part in qrels.values():
         refuse_unknown(f"hf:{name}", part, queries, corpus)
-    return RankingData(name, corpus, queries, qrels)
+    return RankingData(name, corpus, refuse_empty(f"hf:{name}", queries), qrels)
 
 
 def _texts(hub: Any, name: str, part: str) -> Texts:
@@ -76,6 +76,14 @@ def _field(place: str, number: int, row: Mapping[str, Any], names: tuple[str, ..
     if value is None:
         raise LimbeckError(f"{place}: row {number} has none of {', '.join(names)}; its columns are {', '.join(row)}")
     return value
+
+
+def refuse_empty(place: str, queries: Texts) -> Texts:
+    """The queries, each of which has to say something."""
+    empty = next((key for key, text in queries.items() if not text.strip()), None)
+    if empty is not None:
+        raise LimbeckError(f"{place}: query {empty!r} is empty; leave it out, or use a copy of the set on disk")
+    return queries
 
 
 def optional_package(module: str, package: str, name: str) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from limbeck.data.cache import cached_texts
 from limbeck.data.candidates import CandidateLists
 from limbeck.data.dataset import Candidates, LazySplits, Qrels, RankingData
-from limbeck.data.hub import optional_package, refuse_unknown, twice
+from limbeck.data.hub import optional_package, refuse_empty, refuse_unknown, twice
 from limbeck.data.pairs import SPLITS
 from limbeck.data.texts import Texts, batches_of
 from limbeck.errors import LimbeckError
@@ -36,7 +36,7 @@ def load_ir(name: str) -> RankingData:
     state = str(getattr(library, "__version__", ""))
     corpus = cached_texts(place, state, lambda: batches_of(_rows(dataset.docs_iter(), "doc_id")), twice(place))
     asked = {row[0]: row for part in subsets.values() for row in _rows(part.queries_iter(), "query_id")}
-    queries = Texts.build(asked.values())
+    queries = refuse_empty(place, Texts.build(asked.values()))
     qrels = {split: _qrels(part) for split, part in subsets.items() if part.has_qrels()}
     for part in qrels.values():
         refuse_unknown(place, part, queries, corpus)

@@ -120,6 +120,8 @@ def parse_json(path: str | Path, number: int, line: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         problem = f"is not valid JSON ({error.msg} at column {error.colno})"
         raise bad_input(path, problem, "write one JSON object per line", number) from error
+    except ValueError as error:  # a number of thousands of digits
+        raise bad_input(path, "has a number that is too long", "write shorter numbers", number) from error
     except RecursionError as error:
         raise bad_input(path, "is nested too deeply", "write one flat JSON object per line", number) from error
     if not isinstance(value, dict):

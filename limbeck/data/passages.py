@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from limbeck.data.lines import bare_suffix, json_lines, lines, plain_or_gz
 from limbeck.data.tables import JsonLines, TabSeparated, read_texts
 from limbeck.data.texts import Texts
 from limbeck.errors import bad_input
-from limbeck.files import digest
+from limbeck.files import digest_of
 
 _OWN = frozenset({"_id", "title", "text"})
 _BLOCK = 8192
@@ -45,22 +45,28 @@ class Passages:
             return self.corpus.content_digest
         rows = self.fields.combine_chunks().to_batches()
         schema = self.fields.schema.serialize().to_pybytes()
-        return digest(self.corpus.content_digest, schema, *(batch.serialize().to_pybytes() for batch in rows))
+        return digest_of(
+            chain((self.corpus.content_digest, schema), (batch.serialize().to_pybytes() for batch in rows))
+        )
 
 
-def load_passages(source: str | Path) -> Passages:
-    """The passages of a data set, or of a single file of them (`corpus.jsonl`, `collection.tsv`)."""
+def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
+    """The passages of a data set, or of a single file of them (`corpus.jsonl`, `collection.tsv`).
+
+    Without fields, texts that were read before come from the cache, and the file is not parsed again.
+    """
     from limbeck.data import load
 
     path = Path(source).expanduser()
     if path.is_file() and bare_suffix(path) == ".tsv":
         return Passages(path.name, read_texts(path, TabSeparated("document", may_be_empty=True)))
     if path.is_file() and bare_suffix(path) == ".jsonl":
-        return Passages(path.name, read_texts(path, JsonLines("document", may_be_empty=True)), read_fields(path))
+        corpus = read_texts(path, JsonLines("document", may_be_empty=True))
+        return Passages(path.name, corpus, read_fields(path) if with_fields else None)
     data = load(source)
     if isinstance(data, PairData):
         raise bad_input(str(source), "holds pairs, not passages", _FORMS)
-    file = plain_or_gz(path / "corpus.jsonl") if path.is_dir() else None
+    file = plain_or_gz(path / "corpus.jsonl") if with_fields and path.is_dir() else None
     return Passages(data.name, data.corpus, read_fields(file) if file else None, data.queries)
 
 

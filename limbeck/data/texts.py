@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from limbeck.data.ids import build_index, candidate_rows, find_row, first_duplicate, hash_ids
 from limbeck.errors import LimbeckError
-from limbeck.files import digest
+from limbeck.files import digest, digest_of
 
 SCHEMA = pa.schema([("id", pa.large_string()), ("title", pa.large_string()), ("text", pa.large_string())])
 _BATCH_ROWS = 8192
@@ -113,7 +113,16 @@ class Texts:
     @cached_property
     def content_digest(self) -> str:
         """A digest of ids, titles and texts, for what is computed from them."""
-        return digest(*(bytes(memoryview(batch.serialize())) for batch in self.batches()))
+        return digest_of(bytes(memoryview(batch.serialize())) for batch in self.batches())
+
+    def empty(self) -> np.ndarray:
+        """Which rows have nothing but spaces in title and text: [rows] bool."""
+        blank = [
+            [pc.equal(pc.binary_length(pc.utf8_trim_whitespace(column)), 0) for column in columns[1:]]
+            for columns in self._columns
+        ]
+        found = [pc.and_(*both).to_numpy(zero_copy_only=False) for both in blank]
+        return np.concatenate([np.zeros(0, dtype=bool), *found])
 
     @property
     def ids(self) -> Sequence[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from limbeck.data.cache import cached_array, file_state
 from limbeck.data.candidates import CandidateLists
 from limbeck.data.columns import read_columns
+from limbeck.data.dataset import Pair, PairData
 from limbeck.data.lines import lines, open_binary
 from limbeck.data.texts import Texts
 from limbeck.errors import bad_input
@@ -54,13 +55,28 @@ def read_triples(path: str | Path, queries: Texts, corpus: Texts) -> Triples:
     return Triples(queries, corpus, rows)
 
 
-def iterate_text_triples(path: str | Path) -> Iterator[tuple[str, str, str]]:
-    """MS MARCO's `triples.train.small.tsv`: the texts of query, positive and negative, one triple at a time."""
+def load_text_triples(path: str | Path) -> PairData:
+    """MS MARCO's `triples.train.small.tsv`, the texts of query, positive and negative, as two labelled pairs a line."""
+    path = Path(path)
+    pairs = [
+        Pair((query, document), label)
+        for query, *documents in _text_triples(path)
+        for document, label in zip(documents, (1, 0), strict=True)
+    ]
+    if not pairs:
+        raise bad_input(path, "holds no triples", "write query, positive and negative apart by tabs")
+    return PairData(path.name, {"train": list(dict.fromkeys(pairs))})
+
+
+def _text_triples(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in lines(path):
         fields = line.split("\t")
         if len(fields) != 3:
             problem = f"has {len(fields)} tab-separated fields, not 3"
             raise bad_input(path, problem, "write query, positive and negative apart by tabs", number)
+        empty = next((at for at, text in enumerate(fields, 1) if not text.strip()), None)
+        if empty is not None:
+            raise bad_input(path, f"text {empty} is empty", "write every text or leave the line out", number)
         yield fields[0], fields[1], fields[2]
 
 

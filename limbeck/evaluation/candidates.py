@@ -21,6 +21,9 @@ from limbeck.evaluation.rank import Lists
 from limbeck.search.index import SearchIndex
 from limbeck.search.sparse import SparseIndex, bm25_candidates
 
+GIVEN = "given"  # as a source of candidates: the lists that come with the data
+ALL = "all"  # as a split: every query
+
 
 def candidate_run(
     data: RankingData, query_ids: Sequence[str], source: str, split: str, depth: int, index: SparseIndex | None = None
@@ -32,16 +35,20 @@ def candidate_run(
     """
     if source == "bm25":
         return bm25_candidates(data, query_ids, depth, index)
-    if source == "given":
+    run: Candidates
+    if source == GIVEN and split == ALL:
+        run = {query: lists[query] for lists in data.runs.values() for query in query_ids if query in lists}
+    elif source == GIVEN:
         run = data.candidates(split)
     elif Path(source).is_dir():
         run = _searched(data, query_ids, source, depth)
     else:
         run = read_run(source)
     if query_ids and not any(query in run for query in query_ids):
-        problem = f"has candidates for none of the {len(query_ids):,} queries of {split!r} (it has {next(iter(run))!r})"
-        raise LimbeckError(f"{data.name if source == 'given' else source}: {problem}; check the query ids")
-    for query in query_ids if source != "given" else []:
+        known = f"it has {next(iter(run))!r}" if run else "it has none at all"
+        problem = f"has candidates for none of the {len(query_ids):,} queries of {split!r} ({known})"
+        raise LimbeckError(f"{data.name if source == GIVEN else source}: {problem}; check the query ids")
+    for query in query_ids if source != GIVEN else []:
         documents = list(run.get(query, {}))
         unknown = np.flatnonzero(data.corpus.find(documents) < 0)
         if len(unknown):

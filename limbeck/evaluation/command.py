@@ -19,7 +19,7 @@ from limbeck.evaluation.pairs import evaluate_pairs
 from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve, search_tokens, token_index
 from limbeck.evaluation.search_speed import search_timings
 from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
-from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
+from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed, retrieval_ms
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.lengths import shorten
@@ -216,7 +216,10 @@ def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
         per_passage = found.bytes / len(ranker.data.corpus)
         ms = measure_latency(search, ranker.query_ids[:TIMED_QUERIES]).p50_ms
         return {"ms_per_query": ms, "size_mb": size_in_mb(matcher), "bytes_per_passage": per_passage}
-    speed = rerank_speed(matcher, ranker.data, ranker.lists()) if task == "rerank" else None
+    if task != "rerank":
+        ms_per_query = retrieval_ms(matcher, ranker.data, ranker.query_ids, min(request.depth, 10))
+        return {"ms_per_query": ms_per_query, "size_mb": size_in_mb(matcher)}
+    speed = rerank_speed(matcher, ranker.data, ranker.lists())
     times = {"ms_per_query": speed.ms_per_query, "pairs_per_second": speed.pairs_per_second} if speed else {}
     return {**times, "size_mb": size_in_mb(matcher)}
 

@@ -3,7 +3,8 @@
 How the field does it, and so do we (trec_eval, BEIR's scripts and ir-measures agree on these):
 
 - The mean is over the judged queries. A query that the run misses counts as 0; one that nobody judged is left out.
-- A judged query without any relevant document stays in the mean, as 0 in every measure.
+- A judged query without any relevant document stays in the mean, as 0 in every measure. (The tables of `distill` and
+  `sweep` leave such queries out: no model could tell itself from another there.)
 - nDCG takes the grades as gains, linearly, with a log2 discount. The other measures know only relevant or not: a
   document is relevant from `relevance_level` on, 1 by default and 2 for TREC Deep Learning. nDCG ignores that level.
 - Equal scores: the document with the greater id comes first, trec_eval's rule. ir-measures hands MRR@k to a program

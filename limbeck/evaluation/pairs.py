@@ -9,7 +9,7 @@
 A logit above 0 says 1; two columns of logits are one, second minus first. Of soft labels [n, C] the largest counts.
 
 What is undefined: labels that hold only one value leave nothing to rank or to correlate with, and are refused; a model
-that gives every pair the same score has AUC 0.5 and a correlation of NaN. F1 of a class that is neither there nor
+that gives every pair the same score has AUC 0.5 and a correlation of 0. F1 of a class that is neither there nor
 predicted is 0.
 """
 
@@ -28,7 +28,7 @@ from limbeck.errors import LimbeckError, did_you_mean
 
 PAIR_MEASURES = ("auc", "ap", "accuracy", "f1", "pearson", "spearman")
 DEFAULTS = {"binary": ("auc", "ap", "accuracy", "f1"), "classes": ("accuracy", "f1"), "graded": ("pearson", "spearman")}
-_CORRELATIONS = ("pearson", "spearman")
+CORRELATIONS = ("pearson", "spearman")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def check_measures(task: PairTask, measures: Sequence[str]) -> list[str]:
     for name in names:
         if name not in PAIR_MEASURES:
             raise LimbeckError(f"unknown pair measure {name!r}; {did_you_mean(name, list(PAIR_MEASURES))}")
-        fits = {"binary": True, "classes": name not in _CORRELATIONS, "graded": name in _CORRELATIONS}[task.kind]
+        fits = {"binary": True, "classes": name not in CORRELATIONS, "graded": name in CORRELATIONS}[task.kind]
         if not fits:
             raise LimbeckError(f"{name} has no meaning for {task.kind} labels; use {', '.join(DEFAULTS[task.kind])}")
         if name not in ("accuracy", "f1") and len(np.unique(task.labels)) < 2:
@@ -111,6 +111,6 @@ def _measure(name: str, task: PairTask) -> float:
         average = "macro" if task.kind == "classes" else "binary"
         return float(metrics.f1_score(task.labels, predictions(task), average=average, zero_division=0.0))
     if np.ptp(task.scores) == 0:
-        return float("nan")
+        return 0.0
     correlate = stats.pearsonr if name == "pearson" else stats.spearmanr
     return float(correlate(task.scores, task.labels).statistic)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from scipy import stats
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.measures import RankingResult, canonical_name
-from limbeck.evaluation.pairs import PairTask, check_measures, evaluate_pairs, pair_task
+from limbeck.evaluation.pairs import CORRELATIONS, PairTask, check_measures, evaluate_pairs, pair_task
 from limbeck.evaluation.resampled import resampled_measure
 from limbeck.progress import track
 
@@ -109,7 +108,7 @@ def compare_over_seeds(
         for tasks in (ours, theirs)
     )
     observed = ours_value - theirs_value
-    if math.isnan(observed):
+    if name in CORRELATIONS and any(np.ptp(task.scores) == 0 for task in (*ours, *theirs)):
         raise LimbeckError(f"{name} is undefined where a system gives every pair the same score; use another measure")
     spread = _resampled_differences(name, ours, theirs, samples, seed)
     if not len(spread):

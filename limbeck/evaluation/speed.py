@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,10 @@ from limbeck.data.dataset import RankingData
 from limbeck.evaluation.latency import Latency, measure_latency
 from limbeck.evaluation.rank import Lists, Scorer, encodes_ahead, encodes_tokens
 from limbeck.progress import reporting
+from limbeck.search.exact import exact_search
 
 TIMED_QUERIES = 10
+MOST_BYTES = 2**30  # of vectors, to time a search
 
 
 @dataclass(frozen=True)
@@ -65,3 +68,25 @@ def rerank_speed(
     mean = float(np.mean([len(listed) for listed in rows.values()]))
     with reporting(None):  # drawing a bar takes longer than encoding a query
         return RerankSpeed(measure_latency(rank, timed), mean)
+
+
+def retrieval_ms(matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int) -> float | None:
+    """Milliseconds to encode one query and search the whole corpus exactly, with vectors in memory; None where these
+    would not be, or where a matcher has several a document.
+
+    The documents' vectors are made up: an exact search takes as long whatever they are, and encoding takes minutes.
+    """
+    if not encodes_ahead(matcher):
+        return None
+    encoder = matcher
+    texts = data.queries.take(data.queries.rows(query_ids[:TIMED_QUERIES]))
+    width = encoder.encode_query(texts[:1]).shape[1]
+    if not texts or len(data.corpus) * width * 4 > MOST_BYTES:
+        return None
+    vectors = np.random.default_rng(0).standard_normal((len(data.corpus), width), dtype=np.float32)
+
+    def search(text: str) -> object:
+        return exact_search(encoder.encode_query([text]), [vectors], k)
+
+    with reporting(None):
+        return measure_latency(search, texts).p50_ms

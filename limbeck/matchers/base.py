@@ -117,6 +117,8 @@ class Matcher(nn.Module, ABC):
         """The documents' positions and scores, best first; equal scores keep their order."""
         if isinstance(documents, str):
             raise LimbeckError("rank wants a list of documents, not one text; put it in a list")
+        if self.outputs != 1:
+            raise LimbeckError(f"rank needs one score per pair, and this {self.kind} gives {self.outputs}; use score")
         scores = self.score([(query, document) for document in documents])
         order = np.argsort(-scores, kind="stable")[:top_k]
         return [(int(position), float(scores[position])) for position in order]

@@ -37,10 +37,15 @@ class class_ce(Objective):
         known = targets.mask & ~(labels.isnan() if labels.dim() == 2 else labels.isnan().any(-1))
         if labels.dim() == 2:
             number = torch.where(known, labels, 0.0).long()
+            if (number != torch.where(known, labels, 0.0)).any():
+                raise LimbeckError(f"{self}: a label is no whole number; label classes 0 to {count - 1}")
             if (number >= count).any() or (number < 0).any():
                 wrong = int(number.max() if (number >= count).any() else number.min())
                 raise LimbeckError(f"{self}: label {wrong} is none of {count} classes; set outputs to their number")
             wanted = torch.nn.functional.one_hot(number, count).to(scores.dtype)
+        elif labels.shape[-1] != count:
+            problem = f"soft labels have {labels.shape[-1]} numbers and the model {count} outputs"
+            raise LimbeckError(f"{self}: {problem}; set outputs to their number")
         else:
             wanted = torch.where(known.unsqueeze(-1), labels, 0.0).to(scores.dtype)
         wanted = (1 - self.smoothing) * wanted + self.smoothing / count

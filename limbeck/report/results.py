@@ -77,7 +77,7 @@ def _figures(student: ModelRow, teacher: ModelRow | None, measure: str) -> list[
         (measure_title(measure), "", [row.measures.get(measure) for row in rows]),
         ("per query", " ms", [row.ms_per_query for row in rows]),
         ("pairs per second", "", [row.pairs_per_second for row in rows]),
-        ("on disk", " MB", [row.size_mb for row in rows]),
+        ("of weights", " MB", [row.size_mb for row in rows]),
     ]
     tiles = []
     for label, unit, (mine, *others) in quantities:
@@ -127,7 +127,7 @@ def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
     columns[kept] = [None if row.kept is None else 100 * row.kept for row in rows]
     columns[Column("ms / query", ",.2f", "low", "Milliseconds for one query")] = [row.ms_per_query for row in rows]
     columns[Column("Pairs / s", ",.0f", "high", "Pairs scored in a second")] = [row.pairs_per_second for row in rows]
-    columns[Column("Size, MB", ",.0f", "low", "Weights on disk")] = [row.size_mb for row in rows]
+    columns[Column("Size, MB", ",.0f", "low", "Of the weights in memory")] = [row.size_mb for row in rows]
     columns[Column("Speed-up", ",.1f", "high", "Against the teacher", "×")] = [row.speedup for row in rows]
     return columns
 

@@ -45,7 +45,10 @@ def fold(head: nn.Module, tokens: Sequence[int], dim: int) -> FoldedHead:
         return FoldedTransformer(head)
     if isinstance(head, FeedForwardHead):
         return FoldedFeedForward(head, tokens, dim)
-    return FoldedCosine(head) if isinstance(head, CosineHead) else FoldedPoly()
+    if isinstance(head, CosineHead):
+        return FoldedCosine(head)
+    assert isinstance(head, PolyAttention)
+    return FoldedPoly(head)
 
 
 class FoldedTransformer:
@@ -174,7 +177,10 @@ class FoldedCosine:
 
 
 class FoldedPoly:
-    """`PolyAttention` has no weights, and nothing to fold."""
+    """`PolyAttention`, which has nothing to fold."""
+
+    def __init__(self, head: PolyAttention) -> None:
+        self.head = head.eval()
 
     def prepare(self, vectors: Tensor, position: int) -> Prepared:
         return (vectors,)
@@ -182,7 +188,7 @@ class FoldedPoly:
     @torch.inference_mode()
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         seen = [torch.ones(text[0].shape[:2], dtype=torch.bool) for text in texts]
-        return PolyAttention()([TokenVectors(text[0], mask) for text, mask in zip(texts, seen, strict=True)])
+        return self.head([TokenVectors(text[0], mask) for text, mask in zip(texts, seen, strict=True)])
 
 
 def _each_head(dim: int, heads: int) -> list[slice]:

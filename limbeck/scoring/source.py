@@ -71,13 +71,18 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
     if pairs is None:
         if left is None or right is None:
             raise LimbeckError("there is nothing to score; give a file of pairs, or --left and --right for all pairs")
-        return Source([load_passages(left).corpus, load_passages(right).corpus], None, named=True)
+        tables = [load_passages(left, with_fields=False).corpus, load_passages(right, with_fields=False).corpus]
+        for name, table in zip((left, right), tables, strict=True):
+            if (empty := table.empty()).any():
+                problem = f"text {table.id_at(int(empty.argmax()))!r} is empty"
+                raise bad_input(name, problem, "write it, or leave it out")
+        return Source(tables, None, named=True)
     named = left is not None or right is not None
     place = work / "pairs"
     if named:
         if left is None or right is None:
             raise LimbeckError("a file of ids needs the texts of both sides; give --left and --right")
-        tables = [load_passages(left).corpus, load_passages(right).corpus]
+        tables = [load_passages(left, with_fields=False).corpus, load_passages(right, with_fields=False).corpus]
         if not place.exists():
             with directory_atomically(place) as folder:
                 _write_rows(folder / "rows.npy", _id_rows(pairs, tables), 2)
@@ -104,7 +109,7 @@ def mapped_rows(file: Path) -> np.ndarray:
 
 def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
     """Blocks [pairs, 2] of rows; an id that nobody knows is named with its line."""
-    done = 0
+    done, empty = 0, [table.empty() for table in tables]
     for lines, columns in _id_columns(path):
         rows = np.stack([_rows_of(table, column) for table, column in zip(tables, columns, strict=True)], axis=1)
         bad = np.flatnonzero((rows < 0).any(axis=1))
@@ -112,6 +117,11 @@ def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
             at, side = int(bad[0]), int(rows[bad[0], 0] >= 0)
             problem = f"names {('left', 'right')[side]} text {columns[side][at].as_py()!r}, which is not there"
             raise bad_input(path, problem, "add the text, or drop the pair", lines[at])
+        blank = np.stack([known[rows[:, side]] for side, known in enumerate(empty)], axis=1)
+        if blank.any():
+            at, side = divmod(int(blank.argmax()), 2)
+            problem = f"{('left', 'right')[side]} text {columns[side][at].as_py()!r} is empty"
+            raise bad_input(path, problem, "write the text, or drop the pair", lines[at])
         yield rows.astype(np.int32)
         done += len(rows)
     if not done:

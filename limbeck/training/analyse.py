@@ -26,7 +26,7 @@ from limbeck.report.analyses import (
     wins_and_losses,
 )
 from limbeck.report.analyses.base import Result
-from limbeck.report.analyses.stored import store
+from limbeck.report.analyses.stored import forget, store
 from limbeck.training.grid import Axis
 from limbeck.training.queries import draw
 from limbeck.training.results import Measured
@@ -93,10 +93,13 @@ class Analyst:
         return top_lists(runs, self.labels, self.session.data, at_least=self._level)
 
     def _wins(self) -> Result:
-        """The best student against the one that the others are tested against, or against the teacher."""
+        """The best student against the one that the others are tested against; that one, if it is the best, against the
+        next best, and a student that stands alone against the teacher.
+        """
         best = self._best()
         against = next((one.row.significance["against"] for one in self.students if one.row.significance), None)
-        rivals = [one for one in self.measured if one is not best]
+        others = sorted(self.students, key=lambda one: -next(iter(one.row.measures.values())))
+        rivals = [one for one in (*others, *self.measured) if one is not best]
         rival = next((one for one in rivals if one.row.name == against), None) or next(iter(rivals), None)
         if rival is None:
             raise LimbeckError("there is only one model to look at; add a teacher or a baseline")
@@ -112,7 +115,8 @@ class Analyst:
         """The student's scores of the dev queries at the start, midway and at the end of its training."""
         files = sorted((self.folder / SNAPSHOTS).glob("*.json"))
         if len(files) < 2:
-            raise LimbeckError("no scores were kept while it trained; snapshots need a single run and labelled dev")
+            problem = "no scores were kept while it trained"
+            raise LimbeckError(f"{problem}; give evaluation.analyses snapshots before training, and a labelled dev")
         midway = {"midway": files[len(files) // 2]} if len(files) > 2 else {}
         moments = {"start": files[0], **midway, "end": files[-1]}
         runs = {name: read_json(path) for name, path in moments.items()}
@@ -144,6 +148,8 @@ def analyse_axis(
     A grid with no numeric axis, or with several, has no such picture.
     """
     numeric = [axis for axis in axes if all(_number(value) is not None for value in axis.values)]
+    for name in ("sensitivity", "generalisation"):  # of an earlier grid in this directory
+        forget(folder, name)
     if len(numeric) != 1 or len(numeric[0].values) < 2 or not points:
         return
     key = numeric[0].key

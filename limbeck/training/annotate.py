@@ -15,6 +15,7 @@ from limbeck.data import Qrels, RankingData, Run, Texts, load
 from limbeck.data.queries import read_queries
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.evaluation import candidate_run, first_of, with_judged
+from limbeck.evaluation.candidates import ALL, GIVEN
 from limbeck.files import digest, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
@@ -81,7 +82,7 @@ class Annotated:
 
     store: ScoreStore
     data: RankingData
-    positives: Qrels
+    judged: Qrels  # of all splits
     queries: int
     scored: int  # pairs that were not there before
 
@@ -96,24 +97,48 @@ def annotate_data(
     depth: int = 100,
     revision: str | None = None,
     batch_size: int = 32,
+    shape: str | None = None,
 ) -> Annotated:
-    """Score the candidates, and the judged documents, of a split's queries and of further, unlabelled ones."""
+    """Score the candidates, and the judged documents, of a split's queries and of further, unlabelled ones.
+
+    `shape` is that in which the scores are to be written out; what stands against it is said before hours of scoring.
+    """
     data = load(source)
     if not isinstance(data, RankingData):
         raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and documents")
     extra: list[str] = []
     if queries is not None:
         data, extra = with_queries(data, queries)
-    chosen = list(data.qrels) if split == "all" else [split]
-    judged = {query: grades for name in chosen for query, grades in data.qrels.get(name, {}).items()}
-    query_ids = list(data.queries) if split == "all" or not data.qrels else [*data.judgements(split), *extra]
+    if split == ALL or not data.qrels:
+        query_ids = list(data.queries)
+    elif candidates == GIVEN and split in data.runs and split not in data.qrels:
+        query_ids = [*data.candidates(split), *extra]
+    else:
+        query_ids = [*data.judgements(split), *extra]
+    judged: dict[str, dict[str, int]] = {}
+    for grades in data.qrels.values():
+        for query, found in grades.items():
+            judged[query] = judged.get(query, {}) | dict(found)
     run = candidate_run(data, query_ids, candidates, split, depth)
     lists = with_judged(first_of(run, query_ids, depth), judged)
     matcher = load_matcher(teacher, revision)
     store = ScoreStore.open(out, teacher_identity(matcher, data), matcher.outputs)
+    if shape is not None:
+        _refuse_export(store, data, shape)
     scored = annotate(matcher, data, lists, store, batch_size)
     note_teacher(out, teacher, revision)
     return Annotated(store, data, judged, len(query_ids), scored)
+
+
+def _refuse_export(store: ScoreStore, data: RankingData, shape: str) -> None:
+    """Everything in the store is written out, with its texts where the shape has some."""
+    if store.outputs != 1:
+        problem = f"the teacher gives {store.outputs} scores per pair, and an export has one"
+        raise LimbeckError(f"{problem}; leave out --export and --top")
+    gone = next((query for query in _queries_scored(store.path / QUERIES) if query not in data.queries), None)
+    if shape != "trec" and gone is not None:
+        problem = f"{store.path}: has scores of query {gone!r}, whose text {data.name} does not have"
+        raise LimbeckError(f"{problem}; give its file with --queries, or export with --shape trec")
 
 
 def with_queries(data: RankingData, path: Path | str) -> tuple[RankingData, list[str]]:

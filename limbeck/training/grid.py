@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import digest, slug
 from limbeck.objectives import parse
 from limbeck.training.recipe import Recipe
@@ -103,6 +103,17 @@ def cells(recipe: Recipe, axes: Sequence[Axis], prefix: str = "") -> list[Cell]:
         name = ", ".join(part for part in (prefix, *_words(settings, axes)) if part) or recipe.name
         known.setdefault(parsed.model_dump_json(), Cell(name, parsed, dict(settings)))
     return list(known.values())
+
+
+def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
+    """Refuse `objective.NAME` where no objective has an argument of that name: it would change nothing."""
+    objectives = [text for cell in grid for text in cell.recipe.stages[-1].objectives]
+    known = sorted({known.name for text in objectives for known in fields(parse(text)[1])})  # type: ignore[arg-type]
+    for axis in axes:
+        name = axis.key.removeprefix(f"{OBJECTIVE}.")
+        if name != axis.key and name not in known:
+            problem = f"{axis.key}: no objective here has {name!r}"
+            raise LimbeckError(f"{problem}; {did_you_mean(name, known) if known else 'they have no settings'}")
 
 
 def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from limbeck.files import write_atomically
+from limbeck.files import naming_disk_errors, write_atomically
 
 
 class RunLog:
@@ -18,7 +18,7 @@ class RunLog:
 
     def write(self, stage_step: int, **values: Any) -> None:
         entry = {"model": self.model, "stage": self.stage, "step": stage_step, **_finite(values)}
-        with open(self.path, "a", encoding="utf-8") as handle:
+        with naming_disk_errors(self.path), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
     def rewind(self, step: int) -> None:

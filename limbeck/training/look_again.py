@@ -13,7 +13,7 @@ from limbeck.training.analyse import Analyst
 from limbeck.training.recipe import Analysis
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Measured, finish, over_seeds
-from limbeck.training.run import METRICS, measure_run, read_results
+from limbeck.training.run import METRICS, measure_run, open_session, read_results
 from limbeck.training.session import Session
 from limbeck.training.sweep import MEASURED, PLAN, read_measured
 
@@ -26,7 +26,11 @@ def add_analyses(folder: Path, names: Sequence[str]) -> None:
         raise LimbeckError(f"--add {wrong}: there is no such analysis; {did_you_mean(wrong, list(known))}")
     if not (folder / METRICS).exists():
         raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
-    session = Session(load_recipe(folder / "recipe.yaml"), folder)
+    session = open_session(load_recipe(folder / "recipe.yaml"), folder)
+    if not isinstance(session, Session):
+        raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
+    if (folder / "shared").is_dir():
+        raise LimbeckError(f"{folder}: is a sweep over data or teachers, and an analysis is of one; sweep them apart")
     if not session.splits.test_labels:
         raise LimbeckError(f"{folder}: its data has no labelled test queries, which analyses are of; give data.test")
     swept = (folder / PLAN).exists()

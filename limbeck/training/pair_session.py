@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,9 +15,10 @@ from torch import Tensor
 from limbeck.data import Pair, PairData, load
 from limbeck.data.pairs import load_pairs
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.pairs import PAIR_MEASURES, evaluate_pairs
+from limbeck.evaluation.pairs import DEFAULTS, PAIR_MEASURES, check_measures, evaluate_pairs, pair_task
 from limbeck.files import digest
 from limbeck.matchers import Matcher
+from limbeck.objectives.labels import binary_ce
 from limbeck.progress import say
 from limbeck.scoring.calibration import calibrate
 from limbeck.stores import EncodingStore
@@ -34,7 +36,9 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class PairSplits:
-    """Pairs by their use. Unlabelled ones are trained on with the teacher's scores alone."""
+    """Pairs by their use. Unlabelled ones are trained on with the teacher's scores alone; `dev` has them only where
+    there is no label at all.
+    """
 
     train: list[Pair]
     dev: list[Pair]
@@ -90,9 +94,12 @@ class PairSession(BaseSession):
     @cached_property
     def judged_dev(self) -> DevMeasure | None:
         dev = self.splits.dev
-        if not dev:
+        if not dev or dev[0].label is None:
             return None
         texts, labels = [pair.texts for pair in dev], label_array(dev)
+        outputs = self.recipe.student.outputs
+        task = pair_task(np.zeros(len(dev) if outputs == 1 else (len(dev), outputs)), labels)
+        check_measures(task, self.measures or DEFAULTS[task.kind])  # before hours of training
 
         def measure(matcher: Matcher) -> dict[str, float]:
             return evaluate_pairs(matcher.score(texts), labels, self.measures)
@@ -101,7 +108,19 @@ class PairSession(BaseSession):
 
     @cached_property
     def student_dev(self) -> DevMeasure | None:
-        return self.judged_dev
+        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+        dev = self.splits.dev
+        if self.judged_dev is not None or not dev or self.teacher is None:
+            return self.judged_dev
+        texts, wanted = [pair.texts for pair in dev], self.teacher_scores(dev)
+
+        def measure(matcher: Matcher) -> dict[str, float]:
+            scores = matcher.score(texts)
+            if scores.ndim == 2:
+                return {"same_class": float((scores.argmax(1) == wanted.argmax(1)).mean())}
+            return evaluate_pairs(scores, wanted, ["spearman"]) if np.ptp(wanted) else {"spearman": 0.0}
+
+        return measure
 
     @cached_property
     def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
@@ -123,10 +142,11 @@ class PairSession(BaseSession):
         """The teacher's logits of pairs, [pairs] or [pairs, classes]; what is stored is not computed again."""
         teacher, store = self.teacher, self.store
         assert teacher is not None
-        keys = [JOIN.join(pair.texts) for pair in pairs]
+        texts = {_known_by(pair.texts): pair.texts for pair in pairs}
+        keys = [_known_by(pair.texts) for pair in pairs]
 
         def score(block: list[str]) -> np.ndarray:
-            return teacher.score([tuple(key.split(JOIN)) for key in block]).reshape(len(block), -1)
+            return teacher.score([texts[key] for key in block]).reshape(len(block), -1)
 
         with main_first() as main:
             if main:
@@ -137,7 +157,7 @@ class PairSession(BaseSession):
 
     def after_training(self, student: Matcher, place: Path) -> None:
         """Probabilities and a threshold for yes-or-no tasks, from dev."""
-        dev = self.splits.dev
+        dev = self.splits.dev if self.judged_dev is not None else []
         labels = label_array(dev) if dev else np.zeros(0)
         if student.outputs != 1 or len(np.unique(labels)) != 2 or not np.isin(labels, (0, 1)).all():
             return
@@ -157,6 +177,8 @@ class PairSession(BaseSession):
             if not pairs:
                 problem = f"{self.data.name}: {', '.join(stage.objectives)} learns from labels, and there are none"
                 raise LimbeckError(f"{problem}; label some pairs, or distil from a teacher with soft_binary_ce")
+        if any(isinstance(objective, binary_ce) for _, objective in stage.weighted_objectives()):
+            _refuse_no_probability(self.data.name, pairs)
         teacher = self.recipe.teacher
         cached = stage.needs_teacher and teacher is not None and not teacher.live
         return PairLists(pairs, label_array(pairs), self.teacher_scores(pairs) if cached else None)
@@ -175,7 +197,7 @@ def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[
         dev = _drawn(dev, spec.dev_queries, seed)
     elif spec.dev is not None:
         count = min(spec.dev_queries or len(train), max(1, round(HELD_OUT * len(train))))
-        dev = [pair for pair in train[:count] if pair.label is not None]
+        dev = [pair for pair in train[:count] if pair.label is not None] or train[:count]
         elsewhere |= _either_way(train[:count])
         train = [pair for pair in train[count:] if pair.texts not in elsewhere]
     train = train[: spec.train_queries]
@@ -187,6 +209,25 @@ def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[
     if not train and not extra:
         raise LimbeckError(f"{data.name}: no pair to train on in split {spec.train!r}; check the file")
     return PairSplits([*train, *extra], dev, _drawn(test, spec.test_queries, seed))
+
+
+def _known_by(texts: tuple[str, ...]) -> str:
+    """One string for the texts of a pair, and for no others."""
+    if any(JOIN in text for text in texts):
+        return JOIN + json.dumps(texts)
+    return JOIN.join(texts)
+
+
+def _refuse_no_probability(name: str, pairs: Sequence[Pair]) -> None:
+    for pair in pairs:
+        if isinstance(pair.label, tuple):
+            problem, remedy = "has one for each class", "use class_ce, with outputs for as many classes"
+        elif pair.label is not None and not 0 <= pair.label <= 1:
+            problem, remedy = f"is {pair.label:g}", "divide grades by the highest, or use class_ce for classes"
+        else:
+            continue
+        wanted = "where binary_ce wants one from 0 to 1"
+        raise LimbeckError(f"{name}: the label of ({pair.texts[0][:40]!r}, ...) {problem}, {wanted}; {remedy}")
 
 
 def _either_way(pairs: Sequence[Pair]) -> set[tuple[str, ...]]:

@@ -214,7 +214,9 @@ class TeacherSpec(Part):
 
 
 def teacher_of(run: Path, source: Any) -> dict[str, Any]:
-    """`teacher: NAME` in full: the teacher of a run, with its scores if the data are the same; or else a model."""
+    """`teacher: NAME` in full: the teacher of a run, as it was used there, with its scores if the data are the same and
+    it was not live; or else a model.
+    """
     place = run / "recipe.yaml"
     if not place.is_file():
         return {"model": str(run)}
@@ -223,14 +225,19 @@ def teacher_of(run: Path, source: Any) -> dict[str, Any]:
         theirs, same = told["teacher"] or {}, told["data"]["source"] == source
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         raise ValueError(f"teacher: {place} cannot be read; name a whole run, or a model") from error
+    kept = {name: theirs[name] for name in ("live", "standardise") if name in theirs}
     if theirs.get("train"):
+        if (run / "shared").is_dir():
+            raise ValueError(f"teacher: {run} has several; name the model of one, {run}/shared/*/teacher/model")
         if not (run / "teacher" / "model").is_dir():
             raise ValueError(f"teacher: {run} has not trained its teacher yet; run it first")
         theirs = {"model": str(run / "teacher" / "model")}
     if not theirs.get("model"):
         raise ValueError(f"teacher: {run} has no teacher's model; name another run, or a model")
-    found = {"model": theirs["model"], "revision": theirs.get("revision")}
-    return found | ({"scores": theirs.get("scores") or str(run / "teacher" / "scores")} if same else {})
+    found = {"model": theirs["model"], "revision": theirs.get("revision"), **kept}
+    return found | (
+        {"scores": theirs.get("scores") or str(run / "teacher" / "scores")} if same and not kept.get("live") else {}
+    )
 
 
 class EvaluationSpec(Part):

@@ -31,10 +31,11 @@ from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import load_recipe, write_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
 from limbeck.training.session import Session
-from limbeck.training.stages import Fit, fit
+from limbeck.training.stages import Fit, fit, frozen
 from limbeck.training.trainer import keep_snapshot
 
 METRICS = "metrics.json"
+STUDENTS = "students"  # in a sweep's directory
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ def distill(
     start_processes()
     checked = load_recipe(recipe, overrides)
     folder = Path(out) if out is not None else Path("runs") / checked.name
+    if (folder / STUDENTS).exists():
+        raise LimbeckError(f"{folder}: holds a sweep; choose another --out")
     claim_folder(folder, checked)
     if (folder / METRICS).exists():
         return finished_run(folder)
@@ -148,6 +151,8 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
         dev = session.judged_dev  # reads the data: a mistake there is named before any model is asked for
         torch.manual_seed(recipe.seed)
         student = build(session.student_spec(recipe.student))
+        for stage in stages:
+            frozen(student, stage.freeze)  # a pattern that matches nothing is named before the teacher is trained
         distils = any(stage.needs_teacher for stage in stages)
         teacher = session.teacher if distils else None
         for who, matcher in (("teacher", teacher), ("student", student)) if session.ranks else ():
@@ -161,7 +166,7 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
             for stage in stages:
                 session.lists(stage, recipe.seed)  # so that all scores are there before their statistics
             how.standardise = session.standardise
-        if "snapshots" in recipe.evaluation.analyses and dev is not None:
+        if "snapshots" in recipe.evaluation.analyses and dev is not None and session.ranks:
             how.snapshots = place.parent / SNAPSHOTS
             if is_main() and not how.snapshots.exists():
                 dev(student)

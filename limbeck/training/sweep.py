@@ -30,16 +30,17 @@ from limbeck.evaluation.pair_result import PairResult
 from limbeck.files import alone_in, digest, directory_atomically, read_json, slug, write_json
 from limbeck.matchers import Matcher
 from limbeck.progress import say
-from limbeck.training.analyse import Analyst, analyse_axis
+from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.answers import answer
 from limbeck.training.base_session import BaseSession
-from limbeck.training.grid import Axis, Cell, cells, parse_axis
+from limbeck.training.grid import Axis, Cell, cells, parse_axis, refuse_unused
 from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, over_seeds
 from limbeck.training.run import (
     METRICS,
+    STUDENTS,
     Result,
     bench_of,
     claim_folder,
@@ -79,11 +80,14 @@ def sweep(
     axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
     grid = cells(base, axes)
+    refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell.name) for cell in grid}
     reference = _reference([cell.name for cell in grid], against)
     if seeds < 1:
         raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
     folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
+    if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
+        raise LimbeckError(f"{folder}: holds a run of `limbeck distill`; choose another --out")
     claim_folder(folder, base)
     plan = {"over": [asdict(axis) for axis in axes], "tune": [asdict(axis) for axis in tuned], "seeds": seeds}
     plan = json.loads(json.dumps(plan | {"against": reference}))
@@ -99,18 +103,20 @@ def sweep(
             measured += [] if found is None else [found]
         if not measured:
             raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
+        work.keep_best()
         finished = finish([*work.references(), *measured], reference)
         if isinstance(work.home, Session):
             Analyst(work.home, finished, folder).run(base.evaluation.analyses)
         analyse_axis(folder, axes, work.points, finished)
         rows = [one.row for one in finished]
         rows += [Row(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
-        work.keep_best()
         if questions and isinstance(work.home, Session) and work.home.teacher is not None:
             found_answers = answer(work.home, work.home.teacher, work.best_name, work.best, questions)
             write_json(folder / "examples.json", found_answers)
         seconds = time.monotonic() - began
         write_results(work.home, folder, rows, seconds, title=base.name, note=note)
+        for session in work.sessions.values():
+            shutil.rmtree(session.work, ignore_errors=True)
         write_json(folder / MEASURED, work.places())
         write_json(folder / PLAN, plan)  # last: a plan beside older results would pass for finished
         if not keep:
@@ -225,7 +231,7 @@ class _Sweep:
 
     def _place(self, cell: Cell, tried: Cell, seed: int) -> Path:
         inner = [] if tried.name == cell.name else [tried.folder]
-        return self.folder.joinpath("students", cell.folder, *inner, f"seed-{seed}")
+        return self.folder.joinpath(STUDENTS, cell.folder, *inner, f"seed-{seed}")
 
     def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[BaseSession, Path, Matcher]:
         """A trained student, and its directory."""
@@ -309,9 +315,11 @@ class _Sweep:
         self.best_name = cell.name
         with directory_atomically(self.folder / "student") as folder:
             shutil.copytree(place / "student", folder, dirs_exist_ok=True)
+        if (place / SNAPSHOTS).exists():
+            shutil.copytree(place / SNAPSHOTS, self.folder / SNAPSHOTS, dirs_exist_ok=True)
 
     def drop_students(self) -> None:
-        for path in (self.folder / "students").rglob("student"):
+        for path in (self.folder / STUDENTS).rglob("student"):
             shutil.rmtree(path)
 
 

@@ -191,9 +191,10 @@ class DistillationTrainer(Trainer):
                 wait_for_all()
                 if is_main():
                     seal(self.staging / name, self.folder / name)
-                    shutil.rmtree(self.staging, ignore_errors=True)
             wait_for_all()
         finally:
+            if is_main():
+                shutil.rmtree(self.staging, ignore_errors=True)
             self.staging = None
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:

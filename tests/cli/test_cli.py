@@ -58,7 +58,7 @@ def test_evaluate_measures_compares_and_writes_a_run(limbeck, beir, models, tmp_
         "evaluate", models["dual"], beir, "--against", models["other"], "--run", tmp_path / "run.trec", "--json"
     )
     found = json.loads(done.out)
-    assert found["task"] == "retrieve" and found["count"] == 6
+    assert found["task"] == "retrieve" and found["count"] == 6 and found["ms_per_query"] > 0
     assert found["comparisons"][0]["measure"] == "ndcg@10"
     again = json.loads(limbeck("evaluate", tmp_path / "run.trec", beir, "--json").out)
     assert again["measures"] == pytest.approx(found["measures"])

@@ -89,6 +89,12 @@ def test_without_passages_the_contexts_are_the_corpus(tmp_path: Path) -> None:
         assert data.qrels["train"]["train-1"] == {"2": 1}
 
 
+def test_a_latest_file_is_no_test_file(tmp_path: Path) -> None:
+    home = folder(tmp_path / "nq", passages=None)
+    (home / "biencoder-nq-train.json").rename(home / "nq-latest-train.json")
+    assert "train" in load_dpr(home).qrels
+
+
 def test_contexts_without_ids_are_told_apart_by_their_text(tmp_path: Path) -> None:
     train = [TRAIN[0] | {side: [{"title": "", "text": text} for text in texts] for side, texts in (
         ("positive_ctxs", ["good"]), ("hard_negative_ctxs", ["bad", "good"]), ("negative_ctxs", [])

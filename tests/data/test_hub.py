@@ -69,7 +69,10 @@ def test_mistakes_with_hub_sets_are_one_line(monkeypatch: pytest.MonkeyPatch) ->
         ("o/p", "default"): odd,
     }
     monkeypatch.setitem(sys.modules, "datasets", hub(sets))
+    sets["o/e", "corpus"], sets["o/e", "queries"] = CORPUS, {"queries": [{"_id": "q1", "text": " "}]}
+    sets["o/e", "default"] = QRELS
     for name, problem in (
+        ("hf:o/e", "hf:o/e: query 'q1' is empty"),
         ("hf:o/s", "hf:o/s: judges document 'd9'"),
         ("hf:o/p", "hf:o/p/train:1: has no two texts in its columns premise, hypothesis"),
         ("hf:o/none", "hf:o/none: Couldn't find o/none; check the name"),

@@ -6,10 +6,10 @@ import pytest
 
 from limbeck.data import load
 from limbeck.data.candidates import CandidateLists
-from limbeck.data.dataset import RankingData, Texts
+from limbeck.data.dataset import Pair, PairData, RankingData, Texts
 from limbeck.data.lines import blocks
 from limbeck.data.msmarco import load_msmarco
-from limbeck.data.triples import iterate_text_triples, read_triples
+from limbeck.data.triples import read_triples
 from limbeck.errors import LimbeckError
 from tests.data.folders import write
 
@@ -110,12 +110,16 @@ def test_a_bad_triple_is_named_with_its_line(
     assert str(caught.value).startswith(f"{file}:4: ")
 
 
-def test_text_triples_are_streamed(tmp_path: Path) -> None:
-    file = write(tmp_path / "triples.train.small.tsv.gz", 'q "1"\tgood\tbad\nq 2\tgood 2\tbad 2\n')
-    stream = iterate_text_triples(file)
-    assert next(stream) == ('q "1"', "good", "bad")
-    with pytest.raises(LimbeckError, match=":1: has 2 tab-separated fields"):
-        list(iterate_text_triples(write(tmp_path / "bad.tsv", "q\tgood\n")))
+def test_text_triples_are_two_labelled_pairs_a_line(tmp_path: Path) -> None:
+    file = write(tmp_path / "triples.train.small.tsv.gz", 'q "1"\tgood\tbad\nq "1"\tgood\tbad 2\n')
+    data = load(file)
+    assert isinstance(data, PairData)
+    assert data.splits == {
+        "train": [Pair(('q "1"', "good"), 1), Pair(('q "1"', "bad"), 0), Pair(('q "1"', "bad 2"), 0)]
+    }
+    for line, problem in (("q\tgood\n", ":1: has 2 tab-separated fields"), ("q\t \tbad\n", ":1: text 2 is empty")):
+        with pytest.raises(LimbeckError, match=problem):
+            load(write(tmp_path / "triples.bad.tsv", line))
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ FLAG = {"query": "who purrs?", "pos": ["dogs bark"], "neg": ["fish swim"], "pos_
         (IDS | {"scores": [1, 1e300]}, "score is 1e+300; scale it".replace("+", r"\+")),
         (IDS | {"scores": [1, "x"]}, "score 'x' is not a number"),
         (IDS | {"scores": [1, None]}, "score None is not a number"),
+        (IDS | {"scores": [1, 10**400]}, "score is inf"),
         (IDS | {"scores": [1, 2, 3]}, "has 2 documents and 3 numbers in `scores`"),
         (IDS | {"scores": None}, "has no scores"),
         (IDS | {"query_id": "q9"}, "names query 'q9'"),

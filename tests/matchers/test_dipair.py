@@ -186,7 +186,7 @@ def test_a_poly_encoder_goes_to_disk_and_scores_batches_as_pairs(tiny_bert, tmp_
 
 
 def test_the_poly_encoders_formula_by_hand(tiny_bert):
-    """Codes gather token states by softmax; the other text's mean asks the codes; then a dot product."""
+    """Codes gather token states by softmax; the other text's mean asks the codes; then a dot product, scaled."""
     lengths = {"layers": 1, "query_length": 8, "document_length": 8}
     ours = build(MatcherSpec(kind="poly_encoder", start=tiny_bert, tokens=(3, 1), **lengths)).eval()
     encoder = ours.encoder(0)
@@ -199,7 +199,11 @@ def test_the_poly_encoders_formula_by_hand(tiny_bert):
     gathered = softmax(codes @ left.T, axis=1) @ left  # [codes, width]
     vector = right.mean(axis=0)
     weights = softmax(gathered @ vector)
-    assert np.allclose(ours.score([("copy a file", "sort a list")]), (weights @ gathered) @ vector, rtol=1e-4)
+    dot = (weights @ gathered) @ vector
+    assert np.allclose(ours.score([("copy a file", "sort a list")]), dot / np.sqrt(ours.width), rtol=1e-4)
+    with torch.no_grad():
+        ours.head.scale.fill_(2.0), ours.head.offset.fill_(-1.0)
+    assert np.allclose(ours.score([("copy a file", "sort a list")]), 2 * dot - 1, rtol=1e-4)
 
 
 @pytest.mark.parametrize("tokens", [(4, 4), (1, 1), (4, 1, 1)])

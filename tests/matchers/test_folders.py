@@ -167,6 +167,9 @@ def test_rank_orders_by_score_and_keeps_the_order_of_equals(tiny_bert):
     positions = [position for position, _ in ranked]
     assert positions.index(0) < positions.index(2)
     assert matcher.rank("copy a file", documents, top_k=2) == ranked[:2]
+    classes = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3))
+    with pytest.raises(LimbeckError, match="rank needs one score per pair, and this cross_encoder gives 3"):
+        classes.rank("copy a file", documents)
 
 
 def test_a_cross_encoder_that_pools_texts_apart_ranks_before_training_and_loads_again(minilm, tmp_path):

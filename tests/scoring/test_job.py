@@ -234,6 +234,12 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
     broken.write_bytes(b"PAR1 but not really")
     refused("is not a whole parquet file", broken)
     refused("no such file", tmp_path / "absent.parquet")
+    with open(tmp_path / "right.jsonl", "a") as handle:
+        handle.write('{"_id": "blank", "text": " "}\n')
+    refused(
+        r"blank.csv:3: right text 'blank' is empty", write_ids(tmp_path / "blank.csv", [listed[0], ("l0", "blank")])
+    )
+    refused(r"right.jsonl: text 'blank' is empty; write it, or leave it out", None)
     empty = write_ids(tmp_path / "empty.csv", [])
     refused("holds no pairs", empty)
     inline = tmp_path / "inline.jsonl"

@@ -14,9 +14,11 @@ from limbeck.matchers import CrossEncoder, DiPair, load
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
+from limbeck.training.look_again import add_analyses
 from limbeck.training.pair_lists import PairLists, label_array
 from limbeck.training.pair_session import PairSession, split_pairs
 from limbeck.training.recipe import DataSpec
+from limbeck.training.recipe_files import load_recipe
 from limbeck.training.sweep import sweep
 from tests.training.toy import WORDS
 
@@ -247,3 +249,60 @@ def test_what_does_not_fit_pairs_is_refused(recipe, tmp_path, tiny_bert, change,
         change["student"] |= {"start": tiny_bert, "query_length": 8, "document_length": 8}
     with pytest.raises(LimbeckError, match=line):
         distill({**recipe, **change}, tmp_path / "run")
+
+
+def test_without_labels_a_student_is_judged_by_how_it_follows_the_teacher(recipe, pairs, tmp_path):
+    first = distill(recipe, tmp_path / "first")
+    for split in ("train", "dev"):
+        rows = [json.loads(line) for line in (pairs / f"{split}.jsonl").read_text().splitlines()]
+        texts = "".join(json.dumps({key: row[key] for key in ("text_a", "text_b")}) + "\n" for row in rows)
+        (pairs / f"{split}.jsonl").write_text(texts)
+    recipe["teacher"] = {"model": str(first.folder / "teacher" / "model")}
+    recipe["stages"][0]["patience"] = 1
+    distill(recipe, tmp_path / "run")
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert next(list(entry["dev"]) for entry in log if "dev" in entry) == ["spearman"]
+    assert not (tmp_path / "run" / "student" / "calibration.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("label", "problem"),
+    [(7, "is 7, where binary_ce wants one from 0 to 1; divide"), ([0.2, 0.8], "has one for each class, where binary")],
+)
+def test_labels_that_are_no_probability_are_refused(recipe, pairs, tmp_path, label, problem):
+    for split in ("train", "dev", "test"):
+        rows = [json.loads(line) for line in (pairs / f"{split}.jsonl").read_text().splitlines()]
+        rows = [row | {"label": row["label"] if isinstance(label, int) else label} for row in rows]
+        rows[0]["label"] = label if split == "train" else rows[0]["label"]
+        (pairs / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe["evaluation"]["measures"] = ["accuracy"]
+    with pytest.raises(LimbeckError, match=problem):
+        distill(recipe, tmp_path / "run")
+
+
+def test_a_measure_that_does_not_fit_the_labels_is_named_before_training(recipe, pairs, tmp_path):
+    for split in ("train", "dev", "test"):
+        rows = [json.loads(line) for line in (pairs / f"{split}.jsonl").read_text().splitlines()]
+        rows = [row | {"label": 0.5 * row["label"]} for row in rows]
+        (pairs / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe["evaluation"]["measures"] = ["auc"]
+    with pytest.raises(LimbeckError, match="auc has no meaning for graded labels"):
+        distill(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "work").exists()
+    recipe["evaluation"]["measures"] = ["pearson"]
+    assert distill(recipe, tmp_path / "run").rows
+
+
+def test_a_separator_inside_a_text_does_not_move_the_border(recipe, pairs, tmp_path):
+    session = PairSession(load_recipe(recipe), tmp_path / "run")
+    one, other = Pair(("a\x1fb", "c"), 1), Pair(("a", "b\x1fc"), 0)
+    found = session.teacher_scores([one, other])
+    assert np.allclose(found, session.teacher.score([one.texts, other.texts]), atol=1e-5)
+    assert len(session.store) == 2
+
+
+def test_snapshots_are_of_rankings_and_do_not_stop_a_pair_task(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = ["snapshots"]
+    assert distill(recipe, tmp_path / "run").rows
+    with pytest.raises(LimbeckError, match="is a run on pairs, and analyses are of rankings"):
+        add_analyses(tmp_path / "run", ["wins"])

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from limbeck.training import trainer as trainer_module
 from limbeck.training.annotate import annotate_data, top_by_teacher
 from limbeck.training.recipe_files import load_recipe, set_value
 from limbeck.training.session import Session
+from limbeck.training.sweep import sweep
 
 
 def run(recipe: dict, out: Path, *overrides: str):
@@ -226,6 +228,51 @@ def test_annotating_again_scores_only_what_is_new(recipe, tmp_path, beir):
     assert deeper.scored == len(deeper.store) - first.scored > 0
     everything = annotate_data(teacher, str(beir), tmp_path / "scores", split="all", depth=5)
     assert len(everything.store.query_ids()) == 30
+
+
+def test_an_export_is_of_the_whole_store_and_what_stands_against_it_is_said_first(recipe, tmp_path, beir):
+    run(recipe, tmp_path / "run")
+    teacher, scores = str(tmp_path / "run" / "teacher" / "model"), tmp_path / "scores"
+    (tmp_path / "more.jsonl").write_text('{"_id": "new", "text": "copy a file"}\n')
+    annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=5)
+    done = annotate_data(teacher, str(beir), scores, split="dev", depth=5, shape="trec")
+    best = top_by_teacher(done.store.to_run(), done.judged, 1)
+    assert all(f"d{query[1:]}" in best[query] for query in best if query != "new")  # also those of train
+    with pytest.raises(LimbeckError, match="has scores of query 'new', whose text beir does not have; give its file"):
+        annotate_data(teacher, str(beir), scores, depth=5, shape="flagembedding")
+
+
+def test_given_lists_are_scored_for_every_split_and_without_judgements(recipe, tmp_path, beir):
+    run(recipe, tmp_path / "run")
+    teacher = str(tmp_path / "run" / "teacher" / "model")
+    found = replace(load_data(str(beir)), runs={"logged": {"q0": {"d5": 1.0}}, "test": {"q24": {"d7": 2.0}}})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("limbeck.training.annotate.load", lambda _: found)
+        some = annotate_data(teacher, "", tmp_path / "a", split="logged", candidates="given")
+        everything = annotate_data(teacher, "", tmp_path / "b", split="all", candidates="given")
+    assert set(some.store.to_run()["q0"]) == {"d0", "d5"} and len(some.store.query_ids()) == 1
+    assert set(everything.store.to_run()["q24"]) == {"d24", "d7"}
+
+
+def test_a_pattern_that_freezes_nothing_is_named_before_the_teacher_is_trained(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="freeze: no parameter matches 'encodr'"):
+        run(recipe, tmp_path / "run", "stages.0.freeze=[encodr]")
+    assert not (tmp_path / "run" / "teacher").exists()
+
+
+def test_the_teacher_of_another_run_is_live_if_it_was(recipe, tmp_path):
+    run(recipe, tmp_path / "first", "teacher.live=true", "teacher.standardise=list")
+    second = load_recipe(recipe | {"teacher": str(tmp_path / "first")})
+    assert second.teacher.live and second.teacher.standardise == "list" and second.teacher.scores is None
+
+
+def test_a_folder_holds_a_run_or_a_sweep(recipe, tmp_path):
+    run(recipe, tmp_path / "run")
+    with pytest.raises(LimbeckError, match="holds a run of `limbeck distill`; choose another --out"):
+        sweep(recipe, ["student.layers=1"], out=tmp_path / "run")
+    sweep(recipe, ["student.layers=1"], out=tmp_path / "sweep")
+    with pytest.raises(LimbeckError, match="holds a sweep; choose another --out"):
+        run(recipe, tmp_path / "sweep")
 
 
 def test_the_top_by_teacher_always_keeps_positives():

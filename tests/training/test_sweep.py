@@ -11,6 +11,7 @@ from limbeck.evaluation.significance import randomisation_test
 from limbeck.matchers import CrossEncoder
 from limbeck.training import run as run_module
 from limbeck.training import sweep as sweep_module
+from limbeck.training.look_again import add_analyses
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.run import distill
 from limbeck.training.session import Session
@@ -219,3 +220,30 @@ def test_a_row_to_test_against_has_to_be_there(recipe, tmp_path):
 def test_no_seeds_are_refused(recipe, tmp_path):
     with pytest.raises(LimbeckError, match="0 seeds are too few"):
         sweep(recipe, [OBJECTIVES], seeds=0, out=tmp_path / "s")
+
+
+def test_an_argument_that_no_objective_has_is_refused(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="objective.tua: no objective here has 'tua'; .*tau"):
+        sweep(recipe, [OBJECTIVES], ["objective.tua=1,4"], out=tmp_path / "s")
+    with pytest.raises(LimbeckError, match="objective.gamma0: no objective here has 'gamma0'"):
+        sweep(recipe, ["objective.gamma0=1,4"], out=tmp_path / "s")
+
+
+def test_snapshots_of_a_sweep_are_the_best_students_and_old_pictures_go(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = ["snapshots", "wins"]
+    sweep(recipe, ["student.dim=8,16"], out=tmp_path / "s")
+    kept = tmp_path / "s" / "analyses"
+    assert "missing" not in json.loads((kept / "snapshots.json").read_text())
+    assert (kept / "sensitivity.json").exists()
+    assert json.loads((kept / "wins.json").read_text())["names"][1].startswith("dim=")  # not the teacher
+    sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    assert not (kept / "sensitivity.json").exists()
+
+
+def test_work_that_sessions_share_is_gone_in_the_end(recipe, tmp_path):
+    sweep(recipe, ["teacher.stages.0.steps=1,2"], out=tmp_path / "s")
+    assert not list((tmp_path / "s" / "shared").glob("*/work"))
+    with pytest.raises(LimbeckError, match="several; name the model of one"):
+        load_recipe(recipe | {"teacher": str(tmp_path / "s")})
+    with pytest.raises(LimbeckError, match="is a sweep over data or teachers"):
+        add_analyses(tmp_path / "s", ["wins"])

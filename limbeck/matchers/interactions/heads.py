@@ -12,7 +12,7 @@ from limbeck.matchers.spec import MatcherSpec
 def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
     """What reads the kept vectors, of `dim` numbers each."""
     if spec.kind == "poly_encoder":
-        return PolyAttention()
+        return PolyAttention(dim)
     if spec.head == "transformer":
         return TransformerHead(
             spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout

@@ -11,14 +11,23 @@ from limbeck.matchers.interactions.maxsim import TokenVectors
 
 
 class PolyAttention(nn.Module):
-    """s = <y, c>, y = sum_i softmax_i(<y_i, c>) y_i: the one vector c asks the codes y_1 ... y_m. It learns nothing."""
+    """s = a <y, c> + b, y = sum_i softmax_i(<y_i, c>) y_i: the one vector c asks the codes y_1 ... y_m.
+
+    Humeau et al. have no a and b, as they only rank; here they are learnt, so that s can be a probability's logit.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(dim**-0.5))
+        self.offset = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
         """Scores [B, 1]; the text with more than one slot is the coded one."""
         left, right = (text.vectors for text in texts)
         codes, vector = (left, right) if right.shape[1] == 1 else (right, left)
         logits = codes @ vector.transpose(1, 2)  # [B, codes, 1]
-        return (logits.softmax(dim=1) * logits).sum(dim=1)  # <sum_i w_i y_i, c> = sum_i w_i <y_i, c>
+        found = (logits.softmax(dim=1) * logits).sum(dim=1)  # <sum_i w_i y_i, c> = sum_i w_i <y_i, c>
+        return self.scale * found + self.offset
 
 
 class Codes(nn.Module):

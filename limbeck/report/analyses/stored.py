@@ -49,6 +49,11 @@ KINDS: dict[str, Kind] = {
 }
 
 
+def forget(run_dir: Path, name: str) -> None:
+    """Drop a result, if there is one."""
+    (run_dir / FOLDER / f"{name}.json").unlink(missing_ok=True)
+
+
 def store(run_dir: Path, name: str, compute: Callable[[], Result], strict: bool = False) -> None:
     """Compute an analysis and keep its result; or the reason why there is none, unless it is `strict`."""
     try:
