@@ -145,16 +145,17 @@ def analyse_axis(
     """Quality along the one numeric axis of a sweep, a line for each setting of the others; train against test too.
 
     `points` are (settings, seed, measurement); the teacher among `measured` is what train and test are held against.
-    A grid with no numeric axis, or with several, has no such picture.
+    A grid with no numeric axis, or with several, has no such picture, and each of its settings is judged by itself.
     """
     numeric = [axis for axis in axes if all(_number(value) is not None for value in axis.values)]
     for name in ("sensitivity", "generalisation"):  # of an earlier grid in this directory
         forget(folder, name)
-    if len(numeric) != 1 or len(numeric[0].values) < 2 or not points:
+    if not points:
         return
-    key = numeric[0].key
+    along = numeric[0] if len(numeric) == 1 and len(numeric[0].values) > 1 else None
+    key, values = (along.key, along.values) if along is not None else ("", ())
     measure = next(iter(points[0][2].row.measures))
-    largest = max(_number(value) or 0.0 for value in numeric[0].values)
+    largest = max((_number(value) or 0.0 for value in values), default=1.0)
     settings, curves = list[SettingPoint](), list[TrainTest]()
     teachers = [one.row for one in measured if one.row.kind == "teacher" and f"train {measure}" in one.row.measures]
     if len(teachers) == 1:  # with several, of other data, train and test of one are no measure for the others
@@ -162,13 +163,14 @@ def analyse_axis(
         curves.append(TrainTest(row.name, largest, row.measures[f"train {measure}"], row.measures[measure]))
     for place, seed, found in points:
         name = ", ".join(value for other, value in place.items() if other != key) or "student"
-        value = _number(place[key]) or 0.0
+        value = _number(place[key]) or 0.0 if key else 1.0
         row = found.row
         settings.append(SettingPoint(name, value, row.measures[measure], seed))
         if teachers and f"train {measure}" in row.measures:
             curves.append(TrainTest(name, value, row.measures[f"train {measure}"], row.measures[measure], seed))
-    store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
-    if len(teachers) == 1:
+    if key:
+        store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
+    if len(teachers) == 1 and len(curves) > 1:
         store(folder, "generalisation", lambda: generalisation(curves, measure, setting=key))
 
 

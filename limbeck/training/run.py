@@ -22,7 +22,7 @@ from limbeck.matchers import DualEncoder, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.run import run_report
-from limbeck.training.analyse import SNAPSHOTS, Analyst
+from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.base_session import BaseSession
 from limbeck.training.pair_results import PairBench
 from limbeck.training.pair_session import PairSession
@@ -80,6 +80,8 @@ def distill(
                 rows = [one.row for one in measured]
                 if measured and isinstance(session, Session):
                     Analyst(session, measured, folder).run(checked.evaluation.analyses)
+                    own = [one for one in measured if one.row.kind == "student"]
+                    analyse_axis(folder, [], [({}, checked.seed, one) for one in own], measured)
                 write_results(session, folder, rows, time.monotonic() - began, title=checked.name)
         return read_results(folder)
 

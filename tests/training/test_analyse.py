@@ -84,9 +84,15 @@ def test_a_numeric_axis_gives_a_curve_and_train_against_test(recipe, tmp_path):
     assert any("train ndcg@10" in line.get("dev", {}) for line in log)
 
 
-def test_a_grid_without_a_numeric_axis_has_no_curve(recipe, tmp_path):
+def test_a_grid_without_a_numeric_axis_has_no_curve_and_still_an_answer(recipe, tmp_path):
+    recipe["evaluation"]["train_queries"] = 4
     sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
-    assert "sensitivity" not in analyses(tmp_path / "s")
+    found = analyses(tmp_path / "s")
+    assert "sensitivity" not in found
+    assert [model["name"] for model in found["generalisation"]["models"]] == ["teacher", "one_hot", "mse"]
+    result = lb.distill(recipe, tmp_path / "run")
+    (_, student) = analyses(tmp_path / "run")["generalisation"]["models"]
+    assert student["sizes"][0]["verdict"] and "Capacity or generalisation?" in result.report.read_text()
 
 
 def test_the_report_knows_every_analysis_that_a_recipe_can_name():

@@ -2,8 +2,8 @@
 
 The paper trains cross-encoders and dual encoders of growing embedding size. With enough dimensions the dual encoder is
 as good as the cross-encoder on the queries it was trained on, and still worse on new ones: it overfits. (The paper
-varies the width of pretrained models. Where there is one set of weights, a projection stands in for the width, for all
-models alike; a report has to say so.)
+varies the width of pretrained models. Where there is one set of weights, a projection stands in for the width of the
+students; a report has to say so.) The question can be asked of models of one size, too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Generalisation(Result):
     measure: str
     tolerance: float
     models: tuple[ModelCurve, ...]
-    setting: str = "size"  # what was varied
+    setting: str = "size"  # what was varied; empty where nothing was
 
 
 def generalisation(
@@ -140,11 +140,13 @@ def generalisation_section(result: Generalisation) -> Section:
     blocks: list[Block] = [Text(sentence) for sentence in _answers(result)]
     several = any(each.train.count > 1 for model in result.models for each in model.sizes)
     caption = "Error bars: one standard deviation over seeds." if several else "One seed each: no error bars."
-    blocks += [PlotFigure(_plot(result), caption, 400), _table(result)]
+    blocks += [PlotFigure(_plot(result), caption, 400)] if result.setting else []
+    blocks.append(_table(result))
+    grows = f", as {result.setting} grows" if result.setting else ""
     return Section(
         "Capacity or generalisation?",
         blocks,
-        f"Quality on the queries of training against quality on new ones, as {result.setting} grows. Two qualities "
+        f"Quality on the queries of training against quality on new ones{grows}. Two qualities "
         f"that differ by no more than {result.tolerance:.0%} of the reference's, or by no more than seeds do, count as "
         f"equal.{_stand_in(result.setting)}",
     )
@@ -163,14 +165,13 @@ def _answers(result: Generalisation) -> list[str]:
     reference, *others = result.models
     if not others:
         widest = reference.sizes[-1]
-        return [f"{reference.name} loses {widest.gap.mean:.3f} from train to test at {result.setting} {widest.size:g}."]
+        return [f"{reference.name} loses {widest.gap.mean:.3f} from train to test{_place(result, widest)}."]
     return [_answer(reference.name, model, result) for model in others]
 
 
 def _answer(reference: str, model: ModelCurve, result: Generalisation) -> str:
     largest, measure = model.sizes[-1], measure_title(result.measure)
-    place = f"{result.setting} {largest.size:g}"
-    numbers = f"train {largest.train.mean:.3f}, test {largest.test.mean:.3f} {measure} at {place}"
+    numbers = f"train {largest.train.mean:.3f}, test {largest.test.mean:.3f} {measure}{_place(result, largest)}"
     words = {
         "no gap": f"is as good as {reference} on new queries: there is no gap to explain",
         "generalisation": f"is as good as {reference} on the queries of training and worse on new ones: it lacks "
@@ -180,6 +181,10 @@ def _answer(reference: str, model: ModelCurve, result: Generalisation) -> str:
         "capacity (or training) and generalisation",
     }[largest.verdict or "no gap"]
     return f"{model.name} {words} ({numbers}{_smaller(model)})."
+
+
+def _place(result: Generalisation, size: SizeResult) -> str:
+    return f" at {result.setting} {size.size:g}" if result.setting else ""
 
 
 def _smaller(model: ModelCurve) -> str:
@@ -206,7 +211,8 @@ def _plot(result: Generalisation) -> Lines:
 
 
 def _table(result: Generalisation) -> Table:
-    columns = [Column("Model"), Column(result.setting.capitalize(), ",g"), Column("Seeds", ".0f")]
+    sized = [Column(result.setting.capitalize(), ",g")] if result.setting else []
+    columns = [Column("Model"), *sized, Column("Seeds", ".0f")]
     columns += [Column("Train", ".3f"), Column("std", ".3f"), Column("Test", ".3f", "high"), Column("std", ".3f")]
     columns += [Column("Gap", "+.3f", help="Train minus test"), Column("std", ".3f"), Column("What is lacking")]
     rows = []
@@ -214,6 +220,7 @@ def _table(result: Generalisation) -> Table:
         for each in model.sizes:
             numbers = [number for part in (each.train, each.test, each.gap) for number in (part.mean, part.std)]
             verdict = {"no gap": "nothing", None: "reference"}.get(each.verdict, each.verdict)
-            cells = [model.name, each.size, each.train.count, *numbers, verdict]
+            size = [each.size] if result.setting else []
+            cells = [model.name, *size, each.train.count, *numbers, verdict]
             rows.append(Row(cells, competes=each.verdict is not None))
     return Table(columns, rows)

@@ -5,6 +5,7 @@ import pytest
 from limbeck.errors import LimbeckError
 from limbeck.report.analyses import TrainTest, generalisation, generalisation_section
 from limbeck.report.analyses.generalisation import Generalisation
+from limbeck.report.blocks import PlotFigure
 from tests.report.analyses.helpers import comes_back, shown
 
 CROSS = {128: (0.385, 0.334), 256: (0.427, 0.350), 512: (0.493, 0.360), 768: (0.522, 0.364)}
@@ -45,6 +46,15 @@ def test_the_papers_own_table_says_generalisation() -> None:
 def test_the_rule_of_the_verdict(train: float, test: float, verdict: str) -> None:
     result = generalisation([("teacher", 8, 0.5, 0.4, 0), ("student", 8, train, test, 0)])
     assert verdicts(result)["student"] == [verdict]
+
+
+def test_models_of_one_size_are_judged_without_a_picture() -> None:
+    result = generalisation([("teacher", 1, 0.5, 0.4, 0), ("student", 1, 0.49, 0.3, 0)], "ndcg@10", setting="")
+    section = generalisation_section(result)
+    text = shown(section)
+    assert "not capacity (train 0.490, test 0.300 nDCG@10)." in text and "grows" not in text
+    assert not any(isinstance(block, PlotFigure) for block in section.blocks)
+    assert comes_back(result)
 
 
 def test_means_spread_and_gap_are_over_seeds() -> None:
