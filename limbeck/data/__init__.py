@@ -70,7 +70,7 @@ def _load_file(path: Path) -> RankingData | PairData:
         return load_dpr(path)
     if bare_suffix(path) not in SUFFIXES:
         raise bad_input(path, "is no data set that we know", f"give a folder, a .json of DPR, or {', '.join(SUFFIXES)}")
-    if path.name.startswith("triples."):
+    if path.name.startswith("triples.") and bare_suffix(path) == ".tsv":
         return load_text_triples(path)
     first = next(read_records(path), None)
     if bare_suffix(path) == ".jsonl" and first is not None and texts_of(first[1]) is None:
