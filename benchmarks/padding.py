@@ -1,6 +1,8 @@
-"""What sorting by length inside the step saves: one training step's encoding, as one padded batch and in chunks.
+"""What little padding saves, in turns within one run.
 
-Real texts (pydocs) and real weights (MiniLM, 2 layers), forward and backward, in turns within one run.
+Training: one step's encoding, forward and backward, as one padded batch and in chunks of similar length (pydocs, 2
+layers of MiniLM). Inference: texts sorted by tokens, against sentence-transformers' `encode`, which sorts by characters
+(pydocs, and the texts of `--pairs`: product titles, say, whose characters tell less of their tokens).
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ import time
 import numpy as np
 import torch
 
-from limbeck.data import load
-from limbeck.matchers import MatcherSpec, build
+from limbeck.data import PairData, load
+from limbeck.matchers import DualEncoder, MatcherSpec, build
 from limbeck.matchers import chunks as chunks_module
+from limbeck.matchers import load as load_matcher
 
 
 def measure(texts: int, length: int, repeats: int) -> dict[str, float]:
@@ -53,21 +56,50 @@ def measure(texts: int, length: int, repeats: int) -> dict[str, float]:
     }
 
 
+def measure_inference(source: str, texts: int, repeats: int) -> dict[str, float | str]:
+    matcher = load_matcher("minilm")
+    assert isinstance(matcher, DualEncoder)
+    data = load(source)
+    if isinstance(data, PairData):
+        pool = sorted({text for pairs in data.splits.values() for pair in pairs for text in pair.texts})
+    else:
+        pool = list(data.corpus.take(np.arange(len(data.corpus))))
+    sample = [pool[row] for row in np.random.default_rng(0).permutation(len(pool))[:texts]]
+    ways = {"characters": matcher.tower.model.encode_document, "tokens": matcher.encode_document}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, encode in ways.items():
+            began = time.perf_counter()
+            encode(sample)
+            seconds[name].append(time.perf_counter() - began)
+    median = {f"{name}_seconds": float(np.median(values)) for name, values in seconds.items()}
+    speed_up = median["characters_seconds"] / median["tokens_seconds"]
+    return {"source": source, "texts": len(sample), **median, "speed_up": speed_up}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", help="a pair set for the inference part, besides pydocs")
     parser.add_argument("--texts", type=int, default=96)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = [measure(options.texts, length, options.repeats) for length in (64, 128)]
+    sources = ["pydocs", *([options.pairs] if options.pairs else [])]
+    inferred = [measure_inference(source, 1024, min(3, options.repeats)) for source in sources]
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps({"training": found, "inference": inferred}, indent=2))
         return
     for row in found:
         print(
             f"{row['texts']} documents, at most {row['length']} tokens: {row['real_tokens']:,} real tokens; one batch "
             f"{row['padded_tokens']:,} in {row['padded_seconds']:.2f} s, {row['chunks']} chunks "
             f"{row['chunked_tokens']:,} in {row['chunked_seconds']:.2f} s: {row['speed_up']:.2f} times as fast"
+        )
+    for line in inferred:
+        print(
+            f"{line['texts']} texts of {line['source']}: sorted by characters {line['characters_seconds']:.2f} s, by "
+            f"tokens {line['tokens_seconds']:.2f} s: {line['speed_up']:.2f} times as fast"
         )
 
 

@@ -7,19 +7,22 @@ touching which queries meet in a batch, which grouping whole queries by length w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+
+from limbeck.progress import progress
 
 T = TypeVar("T")
 
 PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
 STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
 MOST_BORDERS = 128
+BLOCK = 512  # texts that are sorted together for inference, between two signs of progress
 
 
 def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
@@ -90,6 +93,37 @@ def each_chunk(prepared: dict[str, Any], run: Callable[[dict[str, Any]], T], rec
     if recompute and torch.is_grad_enabled():
         return [checkpoint(fresh, chunk, use_reentrant=False) for chunk in prepared["chunks"]]
     return [fresh(chunk) for chunk in prepared["chunks"]]
+
+
+def inferred(
+    model: nn.Module,
+    texts: Sequence[Any],
+    prepare: Callable[[list[Any]], dict[str, Any]],
+    run: Callable[[dict[str, Any]], Tensor],
+    label: str,
+) -> Iterator[Tensor]:
+    """What `run` makes of the chunks that `prepare` makes of each block of texts, in their order, without gradients.
+
+    Sorted by tokens: by characters, as sentence-transformers sorts, pads more (`benchmarks.padding`).
+    """
+    model.eval()
+    device = next(model.parameters()).device
+    with progress(label, len(texts)) as advance:
+        for start in range(0, len(texts), BLOCK):
+            block = list(texts[start : start + BLOCK])
+            with torch.inference_mode():
+                found = run_chunks(_on(prepare(block), device), run)
+            yield found.float().cpu()
+            advance(len(block))
+
+
+def _on(prepared: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Prepared chunks on the model's device."""
+    chunks = [
+        {name: value.to(device) if isinstance(value, Tensor) else value for name, value in chunk.items()}
+        for chunk in prepared["chunks"]
+    ]
+    return {"chunks": chunks, "restore": prepared["restore"]}
 
 
 def texts_of_chunks(prepared: dict[str, Any]) -> list[list[int]]:

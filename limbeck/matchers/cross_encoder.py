@@ -13,14 +13,11 @@ from torch import Tensor
 
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, Document, Matcher, TextBatch, as_parts
-from limbeck.matchers.chunks import prepare_chunks, run_chunks
+from limbeck.matchers.chunks import inferred, prepare_chunks, run_chunks
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.segments import load_segmented
 from limbeck.matchers.tower import describe
-from limbeck.progress import progress
 from limbeck.signals import Signals
-
-BLOCK = 256  # pairs between two signs of progress
 
 
 class CrossEncoder(Matcher):
@@ -61,26 +58,22 @@ class CrossEncoder(Matcher):
         return self.model.prompts.get(name) if name else None
 
     def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        def run(features: dict[str, Any]) -> Tensor:
-            scores = self.model(features)["scores"]
-            return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
-
-        scores = run_chunks(inputs, run, recompute)  # [B * K] or [B * K, outputs]
+        scores = run_chunks(inputs, self._run, recompute)  # [B * K] or [B * K, outputs]
         return Signals(scores=scores.view(*inputs["shape"], *scores.shape[1:]))
+
+    def _run(self, features: dict[str, Any]) -> Tensor:
+        scores = self.model(features)["scores"]
+        return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
 
     def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
         if not len(pairs):
             return np.zeros(0, dtype=np.float32)
-        blocks = []
-        with progress("Scoring pairs", len(pairs)) as advance:
-            for start in range(0, len(pairs), BLOCK):
-                block = [(pair[0], self._joined(pair[1:])) for pair in pairs[start : start + BLOCK]]
-                scores = self.model.predict(
-                    block, batch_size=batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
-                )
-                blocks.append(np.asarray(scores, dtype=np.float32))
-                advance(len(block))
-        return np.concatenate(blocks)
+        joined = [(pair[0], self._joined(pair[1:])) for pair in pairs]
+
+        def prepare(block: list[tuple[str, str]]) -> dict[str, Any]:
+            return prepare_chunks(block, self._preprocess, batch_size)
+
+        return torch.cat(list(inferred(self, joined, prepare, self._run, "Scoring pairs"))).numpy()
 
     def configuration(self) -> dict[str, Any]:
         return describe(self.model)

@@ -17,19 +17,17 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import directory_atomically, write_json
 from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts, distinct, tokeniser_digest
-from limbeck.matchers.chunks import each_chunk, prepare_chunks
+from limbeck.matchers.chunks import inferred, prepare_chunks, run_chunks
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions.heads import make_head
 from limbeck.matchers.interactions.maxsim import TokenVectors
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.matchers.tower import CODE_VERSION, config_digest
-from limbeck.progress import progress
 from limbeck.signals import Signals
 
 CONFIG, HEAD = "limbeck.json", "head.safetensors"
 FORMAT = 1
-BLOCK = 512  # texts between two signs of progress
 PAIRS = 2048  # through the head at a time
 
 Encoded = Callable[[list[str], int], np.ndarray]
@@ -125,16 +123,14 @@ class DiPair(Matcher):
         """The encoder's outputs [n, slots, width] at the tokens that are kept, zeros where there is none."""
         if "kept" in prepared:
             return prepared["kept"]
-        encoder, slots = self.encoder(position), self.spec.tokens[position]
-
-        def run(features: dict[str, Any]) -> Tensor:
-            mask = features["attention_mask"].bool()
-            states = encoder(features)["token_embeddings"]
-            return self._select(states, mask, position)
-
         if not prepared["chunks"]:
-            return torch.zeros(0, slots, self.width, device=self.device)
-        return torch.cat(each_chunk(prepared, run, recompute))[prepared["restore"]]
+            return torch.zeros(0, self.spec.tokens[position], self.width, device=self.device)
+        return run_chunks(prepared, lambda features: self._run(features, position), recompute)
+
+    def _run(self, features: dict[str, Any], position: int) -> Tensor:
+        mask = features["attention_mask"].bool()
+        states = self.encoder(position)(features)["token_embeddings"]
+        return self._select(states, mask, position)
 
     def _everyone(self, kept: Tensor, count: int) -> Tensor:
         """The outputs of all processes' documents."""
@@ -152,15 +148,15 @@ class DiPair(Matcher):
 
     def keep(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
         """The encoder's outputs of texts at one position, before the projection: [n, slots, width] float32."""
-        self.eval()
-        blocks = [np.zeros((0, self.spec.tokens[position], self.width), dtype=np.float32)]
-        with progress("Encoding texts", len(texts)) as advance, torch.inference_mode():
-            for start in range(0, len(texts), BLOCK):
-                block = list(texts[start : start + BLOCK])
-                prepared = _on(self._tokenised(block, position, batch_size), self.device)
-                blocks.append(self._kept(prepared, position, False).float().cpu().numpy())
-                advance(len(block))
-        return np.concatenate(blocks)
+
+        def prepare(block: list[str]) -> dict[str, Any]:
+            return self._tokenised(block, position, batch_size)
+
+        def run(features: dict[str, Any]) -> Tensor:
+            return self._run(features, position)
+
+        empty = torch.zeros(0, self.spec.tokens[position], self.width)
+        return torch.cat([empty, *inferred(self, texts, prepare, run, "Encoding texts")]).numpy()
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
         """What a store holds of texts at one position: [n, slots, dim] float32, zeros where a text has no token."""
@@ -257,12 +253,3 @@ def _take(states: Tensor, mask: Tensor, slots: int, last: bool) -> Tensor:
 
 def _rows(text: TokenVectors, rows: Tensor) -> TokenVectors:
     return TokenVectors(text.vectors[rows], text.mask[rows])
-
-
-def _on(prepared: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Prepared chunks on the model's device."""
-    chunks = [
-        {name: value.to(device) if isinstance(value, Tensor) else value for name, value in chunk.items()}
-        for chunk in prepared["chunks"]
-    ]
-    return {"chunks": chunks, "restore": prepared["restore"]}

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.chunks import each_chunk
+from limbeck.matchers.chunks import BLOCK, each_chunk
 from limbeck.matchers.gather import zero_of
 from limbeck.matchers.interactions.maxsim import TokenVectors
-from limbeck.matchers.tower import BLOCK, Side, Tower
+from limbeck.matchers.tower import Side, Tower
 from limbeck.progress import progress
 from limbeck.stores.ragged import Ragged
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,15 +14,13 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import TextBatch, tokeniser_digest
-from limbeck.matchers.chunks import each_chunk, prepare_chunks, run_chunks
+from limbeck.matchers.chunks import each_chunk, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.gather import zero_of
 from limbeck.matchers.token_head import TokenHead
-from limbeck.progress import progress
 
 Side = Literal["query", "document"]
 CODE_VERSION = 1  # to be raised whenever the same weights and texts would give other vectors or scores
 PROVENANCE = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
-BLOCK = 512  # texts between two signs of progress
 
 
 class Tower(nn.Module):
@@ -61,12 +59,12 @@ class Tower(nn.Module):
     def forward(self, prepared: dict[str, Any], recompute: bool = False) -> Tensor:
         """The vectors [n, dim] of prepared texts, with gradients."""
 
-        def run(features: dict[str, Any]) -> Tensor:
-            return self.model(features, task=prepared["side"])["sentence_embedding"]
-
         if not prepared["chunks"]:
             return zero_of(self) + torch.zeros(0, self.dim, device=self.model.device)
-        return run_chunks(prepared, run, recompute)
+        return run_chunks(prepared, self._run(prepared["side"]), recompute)
+
+    def _run(self, side: Side) -> Callable[[dict[str, Any]], Tensor]:
+        return lambda features: self.model(features, task=side)["sentence_embedding"]
 
     def transformer(self, side: Side) -> Transformer:
         """The first module of a side's tower, where its tokens are embedded."""
@@ -93,20 +91,14 @@ class Tower(nn.Module):
         return each_chunk(masked, run, recompute)
 
     def encode(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> np.ndarray:
-        """The vectors [n, dim] of texts as float32, for inference; exactly sentence-transformers' own."""
+        """The vectors [n, dim] of texts as float32, for inference; sentence-transformers' own to 1e-6."""
         if isinstance(texts, str):
             raise LimbeckError("encode wants a list of texts, not one text; put it in a list")
-        encode = self.model.encode_query if side == "query" else self.model.encode_document
         if not len(texts):
             return np.zeros((0, self.dim), dtype=np.float32)
-        blocks = []
-        with progress("Encoding queries" if side == "query" else "Encoding documents", len(texts)) as advance:
-            for start in range(0, len(texts), BLOCK):
-                block = list(texts[start : start + BLOCK])
-                vectors = encode(block, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
-                blocks.append(np.asarray(vectors, dtype=np.float32))
-                advance(len(block))
-        return np.concatenate(blocks)
+        label = "Encoding queries" if side == "query" else "Encoding documents"
+        found = inferred(self, texts, lambda block: self.prepare(block, side, batch_size), self._run(side), label)
+        return torch.cat(list(found))[:, : self.model.truncate_dim].numpy()
 
     def configuration(self) -> dict[str, Any]:
         return describe(self.model)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from transformers import PreTrainedModel
 
 from limbeck.matchers import MatcherSpec, TextBatch, build
 from limbeck.matchers.chunks import split_by_length
@@ -173,3 +174,21 @@ def distilbert(tiny_bert, folder) -> str:
     sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64}
     DistilBertModel(DistilBertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder / "distil")
     return str(folder / "distil")
+
+
+@pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder", "dipair"])
+def test_inference_computes_few_padded_tokens_where_characters_mislead(tiny_bert, kind):
+    model = matcher(tiny_bert, kind)
+    short = [f"{'x' * 90}{number}" for number in range(100)]  # many characters, one token that nobody knows
+    long = [" ".join(letters) for letters in itertools.islice(itertools.permutations("abcdefghij"), 100)]
+    texts = [text for both in zip(short, long, strict=True) for text in both]
+    seen = []
+    inner = next(module for module in model.modules() if isinstance(module, PreTrainedModel))
+    table = inner.get_input_embeddings()
+    table.register_forward_pre_hook(lambda _, given: seen.append(given[0] != table.padding_idx))
+    scores = model.score([("copy a file", text) for text in texts])
+    real, padded = sum(int(tokens.sum()) for tokens in seen), sum(tokens.numel() for tokens in seen)
+    assert padded < 1.1 * real
+    alone = [model.score([("copy a file", text)])[0] for text in texts[:4]]
+    np.testing.assert_allclose(scores[:4], alone, atol=1e-5)
+    assert abs(scores[0] - scores[1]) > 1e-4  # short and long are not told apart by padding alone
