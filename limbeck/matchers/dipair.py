@@ -55,6 +55,7 @@ class DiPair(Matcher):
             if isinstance(projection, nn.Linear):
                 nn.init.orthogonal_(projection.weight)
                 nn.init.zeros_(projection.bias)
+                projection.load_state_dict(self.projections[0].state_dict())  # like texts are alike from the start
         self.head = make_head(spec, dim)
         self.encoded: Encoded | None = None  # while the encoder is frozen: where its outputs come from
 

@@ -11,7 +11,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import DiPair, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.dipair import _take
-from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.dipair import ALIKE, CosineHead, FeedForwardHead, TransformerHead
 from limbeck.matchers.interactions.maxsim import TokenVectors
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
@@ -210,3 +210,25 @@ def test_the_poly_encoders_formula_by_hand(tiny_bert):
 def test_a_poly_encoder_has_codes_on_one_side(tokens):
     with pytest.raises(ValueError, match="codes for one text and one vector for the other"):
         MatcherSpec(kind="poly_encoder", tokens=tokens)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_new_transformer_head_compares_tokens_from_the_start(heads):
+    head = TransformerHead([2, 3], 16, 2, heads, 32, 1, 0.0)
+    layer = head.layers[0]
+    vectors = torch.randn(50, 16, generator=torch.Generator().manual_seed(0))
+    states = torch.nn.functional.layer_norm(vectors, (16,))
+    queries, keys = (part.unflatten(-1, (heads, -1)) for part in layer.attend(states).chunk(3, dim=-1)[:2])
+    logits = torch.einsum("ihd,jhd->hij", queries, keys) / (16 / heads) ** 0.5
+    wanted = ALIKE * np.corrcoef(vectors.numpy())  # normalised states are alike as vectors correlate
+    assert np.allclose(logits.mean(0).detach().numpy(), wanted, atol=1e-3)
+    other = head.layers[1].attend.weight[:32]
+    assert not torch.equal(other[:16], other[16:])  # further layers start as layers do
+
+
+def test_a_text_is_projected_alike_on_every_side_until_training_parts_them(tiny_bert):
+    model = build(spec(tiny_bert, dim=16, tokens=(2, 2, 2)))
+    sides = [model.encode(["copy a file", "sort"], position) for position in range(3)]
+    assert same(sides[1], sides[0]) and same(sides[2], sides[0])
+    weights = [projection.weight for projection in model.projections]
+    assert len({weight.data_ptr() for weight in weights}) == 3
