@@ -45,7 +45,8 @@ class Scatter:
         places = [(frame.x(point.x), frame.y(point.y)) for point in self.points]
         frame.marks += self._labels(frame, places)
         for point, (x, y) in zip(self.points, places, strict=True):
-            hover = f"{point.label}\n{self.y_title} {tick_label(round(point.y, 4))}\n{self.x_title} {point.x:.3g}"
+            across = tick_label(float(f"{point.x:.3g}"))
+            hover = f"{point.label}\n{self.y_title} {tick_label(round(point.y, 4))}\n{self.x_title} {across}"
             hint = tooltip(f"{hover}\n{point.note}" if point.note else hover)
             frame.marks.append(f'<g class="point kind-{point.kind}">{hint}{_marker(point.kind, x, y)}</g>')
         names = ", ".join(f"{point.label} at {point.x:.3g}, {point.y:.3g}" for point in self.points)

@@ -65,7 +65,7 @@ def _log_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 def tick_label(value: float) -> str:
     """A tick as a reader would write it: 0.05, 12, 1,500."""
-    if value != 0 and (abs(value) < 1e-4 or abs(value) >= 1e6):
+    if value != 0 and (abs(value) < 1e-4 or abs(value) >= 1e9):
         return f"{value:.3g}"
     return f"{value:,.6f}".rstrip("0").rstrip(".")
 

@@ -59,7 +59,7 @@ def test_ticks_are_written_as_a_reader_would() -> None:
         "12",
         "1,500",
         "2e-05",
-        "3e+07",
+        "30,000,000",
     ]
 
 
