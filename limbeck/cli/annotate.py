@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
         depth: int = typer.Option(100, min=1, help="Candidates per query; judged documents are scored besides."),
         revision: str = typer.Option(None, help="The teacher's revision on the hub."),
         batch_size: int = typer.Option(32, min=1),
+        bf16: bool = typer.Option(False, "--bf16", help="Let the teacher's transformer compute in bfloat16."),
         top: int = typer.Option(None, min=1, help="Export only the K best by teacher score; positives always stay."),
         export: Path = typer.Option(None, help="Also write the scores to this file."),
         shape: str = typer.Option(
@@ -42,7 +43,9 @@ def register(app: typer.Typer) -> None:
             raise LimbeckError("--shape is that of an export; say where to with --export FILE")
         written = (shape or SHAPES[0]) if export is not None or top is not None else None
         with reporting(reporter()):
-            done = annotate_data(teacher, data, out, split, queries, candidates, depth, revision, batch_size, written)
+            done = annotate_data(
+                teacher, data, out, split, queries, candidates, depth, revision, batch_size, bf16, written
+            )
             if written is not None:
                 run = done.store.to_run()
                 run = top_by_teacher(run, done.judged, top) if top is not None else run

@@ -71,6 +71,7 @@ class Matcher(nn.Module, ABC):
     """Scores how well a document answers a query."""
 
     kind: ClassVar[str]
+    bf16 = False  # whether it computes in bfloat16: see `half`
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +126,8 @@ class Matcher(nn.Module, ABC):
 
     def identity(self) -> dict[str, Any]:
         """What a cache of this matcher's outputs is keyed by: weights and configuration."""
-        return {"kind": self.kind, "weights": weights_digest(self), "configuration": self.configuration()}
+        key = {"kind": self.kind, "weights": weights_digest(self), "configuration": self.configuration()}
+        return key | ({"bf16": True} if self.bf16 else {})
 
 
 def weights_digest(module: nn.Module) -> str:

@@ -16,6 +16,7 @@ from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dipair import CONFIG, DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
+from limbeck.matchers.half import use_bf16
 from limbeck.matchers.names import resolve
 from limbeck.matchers.poly_encoder import PolyEncoder
 
@@ -33,15 +34,19 @@ KINDS: dict[str, Loadable] = {
 }
 
 
-def load(name: str | Path, revision: str | None = None) -> Matcher:
-    """The matcher in a folder or under a hub name: a cross-encoder, a dual encoder or a ColBERT, as its files say."""
+def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> Matcher:
+    """The matcher in a folder or under a hub name: a cross-encoder, a dual encoder or a ColBERT, as its files say.
+
+    With `bf16` its transformer computes in bfloat16.
+    """
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
         recover_directory(Path(str(name)).expanduser())
     path = resolve(name, revision)
     if Path(path).is_dir():
         path = str(model_folder(path))  # a run directory stands for its student
     try:
-        return _kind(path, revision).from_pretrained(path, revision=revision)
+        matcher = _kind(path, revision).from_pretrained(path, revision=revision)
+        return use_bf16(matcher) if bf16 else matcher
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         problem = f"cannot be loaded as a model ({first_line(error)})"
         raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error

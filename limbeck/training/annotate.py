@@ -97,6 +97,7 @@ def annotate_data(
     depth: int = 100,
     revision: str | None = None,
     batch_size: int = 32,
+    bf16: bool = False,
     shape: str | None = None,
 ) -> Annotated:
     """Score the candidates, and the judged documents, of a split's queries and of further, unlabelled ones.
@@ -121,7 +122,7 @@ def annotate_data(
             judged[query] = judged.get(query, {}) | dict(found)
     run = candidate_run(data, query_ids, candidates, split, depth)
     lists = with_judged(first_of(run, query_ids, depth), judged)
-    matcher = load_matcher(teacher, revision)
+    matcher = load_matcher(teacher, revision, bf16)
     store = ScoreStore.open(out, teacher_identity(matcher, data), matcher.outputs)
     if shape is not None:
         _refuse_export(store, data, shape)

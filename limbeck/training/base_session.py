@@ -104,7 +104,7 @@ class BaseSession(ABC):
         if spec is None or (spec.model is None and spec.train is None):
             return None
         if spec.model is not None:
-            return load_matcher(spec.model, spec.revision)
+            return load_matcher(spec.model, spec.revision, bf16=spec.bf16)
         assert spec.train is not None
         place = self.folder / "teacher" / "model"
         if not place.exists():
@@ -115,4 +115,4 @@ class BaseSession(ABC):
             with main_first() as main:
                 if main:
                     matcher.save_pretrained(place)
-        return load_matcher(place)
+        return load_matcher(place, bf16=spec.bf16)

@@ -258,6 +258,8 @@ def _refuse_list_options(recipe: Recipe) -> None:
     if recipe.teacher is not None and recipe.teacher.only_scores:
         problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
         raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
+    if recipe.evaluation.bf16:
+        raise LimbeckError("evaluation.bf16: pairs are measured by the head that would score them; drop it")
     for name in ("keep_positives", "min_positives"):
         if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
             raise LimbeckError(f"data.{name}: pairs stand alone, there is nothing to count; drop it")

@@ -28,6 +28,7 @@ from limbeck.evaluation.remember import Remembering
 from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
+from limbeck.matchers.half import in_bf16
 from limbeck.progress import say
 from limbeck.training.session import Session
 
@@ -105,6 +106,10 @@ class Bench:
 
     def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
+        with in_bf16(matcher, self.spec.bf16):
+            return self._measured(name, kind, matcher, objective)
+
+    def _measured(self, name: str, kind: Kind, matcher: Matcher, objective: str | None) -> Measured:
         data = self.session.data
         ranker: Scorer = Remembering(matcher) if encodes_ahead(matcher) or encodes_tokens(matcher) else matcher
         searches = self.spec.task != "rerank" and can_search(matcher)

@@ -15,6 +15,7 @@ from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
 from limbeck.matchers import Matcher
+from limbeck.matchers.half import in_bf16
 from limbeck.progress import say
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore
@@ -39,9 +40,14 @@ class JudgedDev:
     level: int
     train_labels: Qrels
     train_candidates: dict[str, list[str]]
+    bf16: bool = False
     run: Run = field(default_factory=dict)  # the last one that was judged
 
     def __call__(self, matcher: Matcher) -> dict[str, float]:
+        with in_bf16(matcher, self.bf16):
+            return self._measured(matcher)
+
+    def _measured(self, matcher: Matcher) -> dict[str, float]:
         self.run = rerank(matcher, self.data, self.candidates)
         found = evaluate_run(self.run, self.labels, self.measures, self.level).means
         if self.train_candidates:
@@ -132,6 +138,7 @@ class Session(BaseSession):
             spec.relevance_level,
             {query: splits.train_labels[query] for query in trained},
             self.candidates(trained, self.recipe.data.train, spec.dev_depth) if trained and is_main() else {},
+            spec.bf16,
         )
 
     @cached_property
@@ -145,7 +152,8 @@ class Session(BaseSession):
         lists = {query: list(scores) for query, scores in reference.items()}
 
         def measure(matcher: Matcher) -> dict[str, float]:
-            means = agreement(rerank(matcher, self.data, lists), reference, k=5).means
+            with in_bf16(matcher, self.recipe.evaluation.bf16):
+                means = agreement(rerank(matcher, self.data, lists), reference, k=5).means
             return {"spearman": means.pop("spearman"), **means}
 
         return measure

@@ -169,6 +169,19 @@ def test_few_labels_and_many_unlabelled_queries_train_together(recipe, tmp_path)
     assert {"log0", "log1", "log2"} <= set(ScoreStore.read(tmp_path / "run" / "teacher" / "scores").query_ids())
 
 
+def test_a_teacher_in_bfloat16_has_scores_of_its_own(recipe, tmp_path):
+    run(recipe, tmp_path / "exact")
+    teacher = {"model": str(tmp_path / "exact" / "teacher" / "model"), "bf16": True}
+    run({**recipe, "teacher": teacher}, tmp_path / "half", "evaluation.bf16=true", "evaluation.task=both")
+    exact, half = (ScoreStore.read(tmp_path / name / "teacher" / "scores").to_run()["q0"] for name in ("exact", "half"))
+    assert list(half) == list(exact)
+    assert half != exact
+    assert list(half.values()) == pytest.approx(list(exact.values()), abs=0.1)
+    teacher["scores"] = str(tmp_path / "exact" / "teacher" / "scores")
+    with pytest.raises(LimbeckError, match="another"):
+        run({**recipe, "teacher": teacher}, tmp_path / "mixed")
+
+
 @pytest.mark.parametrize("in_batch", [False, True])
 def test_a_live_teacher_gives_the_losses_of_a_cached_one(recipe, tmp_path, in_batch):
     run(recipe, tmp_path / "first")
@@ -369,6 +382,7 @@ def test_a_report_that_a_kill_left_out_is_made_on_the_next_call(recipe, tmp_path
         ["evaluation.task=retrieve", "evaluation.baselines=[bm25, start]"],
         ["evaluation.add_judged=true", "data.dev=null"],
         ["stages.0.workers=1"],
+        ["stages.0.bf16=true", "evaluation.bf16=true"],
     ],
 )
 def test_other_ways_of_running_reach_the_end(recipe, tmp_path, changes):

@@ -1,0 +1,61 @@
+"""Inference in bfloat16: about twice as fast where the processor has it, and scores that are off by a few hundredths.
+
+Only the transformer computes in bfloat16. What comes behind it (pooling, a classifier, a projection, the interaction)
+stays in float32: a score that ends as a bfloat16 has steps of 1/8 at 20, and documents would tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from limbeck.matchers.base import Matcher
+
+
+def use_bf16(matcher: Matcher) -> Matcher:
+    """Let the matcher's transformers compute in bfloat16 from now on. Its outputs are keyed apart from float32's."""
+    for encoder in _encoders(matcher):
+        encoder.forward = _halved(encoder.forward)
+    matcher.bf16 = True
+    return matcher
+
+
+@contextmanager
+def in_bf16(matcher: Matcher, wanted: bool = True) -> Iterator[None]:
+    """`use_bf16` inside the block."""
+    if not wanted or matcher.bf16:
+        yield
+        return
+    use_bf16(matcher)
+    try:
+        yield
+    finally:
+        for encoder in _encoders(matcher):
+            del encoder.forward
+        matcher.bf16 = False
+
+
+def _encoders(matcher: Matcher) -> list[nn.Module]:
+    """The bare transformers inside: of a model with a classifier, what lies before the classifier."""
+    found = [module.base_model for module in matcher.modules() if isinstance(module, PreTrainedModel)]
+    return list(dict.fromkeys(found))
+
+
+def _halved(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        device = next(value.device for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        with torch.autocast(device.type, torch.bfloat16):
+            output = forward(*args, **kwargs)
+        for name, value in output.items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                output[name] = value.float()
+        return output
+
+    return run
