@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from limbeck.data import pydocs
+from limbeck.data.pydocs import load_pydocs
 from limbeck.matchers import MatcherSpec, build
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.half import in_bf16
@@ -41,7 +41,7 @@ def ratio_of(plain: Callable[[], Any], half: Callable[[], Any]) -> tuple[float, 
 
 
 def measure() -> list[dict[str, Any]]:
-    data = pydocs.build()
+    data = load_pydocs()
     rows = data.corpus.take(range(PAIRS))
     queries = data.queries.take(range(PAIRS))
     pairs = list(zip(queries, rows, strict=True))

@@ -168,6 +168,11 @@ class Stage(Part):
     def needs_labels(self) -> bool:
         return any(objective.needs_labels for _, objective in self.weighted_objectives())
 
+    @property
+    def only_labels(self) -> bool:
+        """Whether no objective learns anything from an unlabelled query."""
+        return all(objective.needs_labels for _, objective in self.weighted_objectives())
+
 
 class TeacherSpec(Part):
     """Who teaches: a model, one that is trained first, or scores that were made elsewhere."""

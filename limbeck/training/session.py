@@ -222,6 +222,7 @@ class Session(BaseSession):
                 labelled=query in splits.train_labels,
             )
             for query in splits.train
+            if query in splits.train_labels or not stage.only_labels
         ]
         teacher = self.recipe.teacher
         cached = teacher is not None and not teacher.live and stage.needs_teacher

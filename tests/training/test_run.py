@@ -160,7 +160,9 @@ def test_few_labels_and_many_unlabelled_queries_train_together(recipe, tmp_path)
     recipe = set_value(recipe, f"data.unlabelled={extra}")
     recipe = set_value(recipe, "data.labelled_queries=5")
     session = session_module.Session(load_recipe(recipe), tmp_path / "run")
-    lists = session.lists(load_recipe(recipe).teacher.stages[0], seed=0)
+    stage = load_recipe(recipe).teacher.stages[0]
+    assert len(session.lists(stage, seed=0)) == 5  # labels alone have nothing to say of the others
+    lists = session.lists(stage.model_copy(update={"objectives": ["one_hot", "masked_lm"]}), seed=0)
     labelled = [query.id for query in lists.ranked if query.labelled]
     assert len(labelled) == 5 and len(lists) == 21
     index = next(number for number, query in enumerate(lists.ranked) if query.id == "log1")
