@@ -58,7 +58,7 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Trai
             if matcher.token_head is not None:
                 matcher.token_head.requires_grad_(stage.restores_tokens)
             found, outputs = lists(stage), how.outputs or how.folder / "frozen"
-            with frozen(matcher, stage.freeze), frozen_outputs(matcher, stage.freeze, found, outputs):
+            with frozen(matcher, stage.freeze), frozen_outputs(matcher, stage, found, outputs):
                 _run_stage(matcher, stage, number, found, folder, how)
             if (folder / BEST).exists():
                 load_weights(matcher, folder / BEST)

@@ -139,6 +139,17 @@ def test_cached_outputs_train_the_head_as_the_encoder_itself_would(recipe, tmp_p
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in ours)
 
 
+def test_a_frozen_encoder_computes_in_bfloat16_where_its_stage_does(recipe, tmp_path):
+    from limbeck.matchers import MatcherSpec, build
+    from limbeck.training.frozen import FrozenOutputs
+
+    matcher = build(MatcherSpec(**recipe["student"]))
+    exact, half = (FrozenOutputs(matcher, tmp_path, bf16)(["copy a file", "sort"], 0) for bf16 in (False, True))
+    assert not np.array_equal(exact, half)
+    assert np.allclose(exact, half, atol=0.1)
+    assert np.array_equal(FrozenOutputs(matcher, tmp_path)(["sort", "copy a file"], 0), exact[::-1])
+
+
 def test_unlabelled_pairs_are_distilled_and_pairs_of_dev_and_test_never_trained_on(recipe, pairs, tmp_path):
     extra = tmp_path / "transfer.jsonl"
     write_pairs(extra, 30, seed=9)
