@@ -100,8 +100,8 @@ def main() -> None:
                 f"bfloat16 {one['bf16']:7.1f}: {one['times']:.2f} times"
             )
         print(
-            f"  scores are off by {row['largest_difference']:.3f} at most (they spread by {row['spread_of_scores']:.2f}; "
-            f"correlation {row['correlation']:.5f})"
+            f"  scores are off by {row['largest_difference']:.3f} at most (they spread by "
+            f"{row['spread_of_scores']:.2f}; correlation {row['correlation']:.5f})"
         )
 
 

@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
+from limbeck.report.words import share
+
 if TYPE_CHECKING:
     from limbeck.evaluation.search_speed import SearchTimings
     from limbeck.training.results import Row
@@ -33,7 +35,7 @@ def _results(rows: list[Row], gap: str) -> Table:
     measures = list(dict.fromkeys(name for row in rows for name in row.measures))
     columns: dict[str, Callable[[Row], str]] = {name: partial(_measure, name=name, gap=gap) for name in measures}
     columns |= {
-        "kept": lambda row: f"{row.kept:.0%}" if row.kept is not None else "",
+        "kept": lambda row: share(row.kept) if row.kept is not None else "",
         "ms/query": lambda row: f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
         "pairs/s": lambda row: f"{row.pairs_per_second:,.0f}" if row.pairs_per_second is not None else "",
         "size": lambda row: f"{row.size_mb:,.0f} MB" if row.size_mb is not None else "",

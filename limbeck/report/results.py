@@ -5,7 +5,7 @@ from __future__ import annotations
 from limbeck.report.blocks import Block, Cell, Column, Figures, PlotFigure, Row, Section, Table, Text
 from limbeck.report.plots import Point, Scatter
 from limbeck.report.run_files import Metrics, ModelRow, RunFiles, Significance
-from limbeck.report.words import measure_title, p_value, short_names, three_digits, times
+from limbeck.report.words import measure_title, p_value, share, short_names, three_digits, times
 
 NEARLY_THE_BEST = 0.01
 
@@ -35,7 +35,7 @@ def headline(metrics: Metrics) -> str:
         return f"{name} reaches {measure_title(measure)} {student.measures[measure]:.3f}."
     verb = "keeps" if student.kept <= 1 else "reaches"
     speed = f" at {times(student.speedup)} its speed" if student.speedup is not None else ""
-    return f"{name} {verb} {student.kept:.0%} of the teacher's {measure_title(measure)}{speed}."
+    return f"{name} {verb} {share(student.kept)} of the teacher's {measure_title(measure)}{speed}."
 
 
 def result(run: RunFiles) -> Section | None:
@@ -123,7 +123,7 @@ def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
             seeds = Column("Seeds", ".0f", help="Students that the row is the mean of")
             several = any(row.runs != 1 for row in rows)
             columns[seeds] = [row.runs if several and row.kind == "student" else None for row in rows]
-    kept = Column("Kept", ".0f", "high", "Share of the teacher's quality", "%")
+    kept = Column("Kept", ".1f", "high", "Share of the teacher's quality", "%")
     columns[kept] = [None if row.kept is None else 100 * row.kept for row in rows]
     columns[Column("ms / query", ",.2f", "low", "Milliseconds for one query")] = [row.ms_per_query for row in rows]
     columns[Column("Pairs / s", ",.0f", "high", "Pairs scored in a second")] = [row.pairs_per_second for row in rows]

@@ -31,6 +31,12 @@ def times(factor: float) -> str:
     return f"{factor:,.0f} times" if factor >= 10 else f"{factor:.1f} times"
 
 
+def share(value: float) -> str:
+    """A part of a whole: 88%; what is nearly all of it, or more, not as all of it: 99.7%."""
+    whole = f"{value:.0%}"
+    return f"{value:.1%}" if whole == "100%" and value != 1 else whole
+
+
 def three_digits(value: float) -> str:
     """Three significant digits without exponents, zeros at the end kept: 0.680, 1.96, 412, 25,500."""
     if value >= 100:

@@ -1,4 +1,19 @@
-from limbeck.report.words import cut, duration, listed, measure_title, p_value, short_names, signed, three_digits, times
+from limbeck.report.words import (
+    cut,
+    duration,
+    listed,
+    measure_title,
+    p_value,
+    share,
+    short_names,
+    signed,
+    three_digits,
+    times,
+)
+
+
+def test_nearly_all_is_not_written_as_all():
+    assert [share(value) for value in (0.876, 0.9964, 1.0, 1.003, 1.02)] == ["88%", "99.6%", "100%", "100.3%", "102%"]
 
 
 def test_measures_are_written_as_the_field_does() -> None:
