@@ -183,7 +183,7 @@ class TeacherSpec(Part):
     stages: list[Stage] = []
     scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
     bf16: bool = Field(
-        False, description="let its transformer score in bfloat16: twice as fast on a GPU and on some CPUs"
+        False, description="let its transformer score in bfloat16: faster on GPUs and on some CPUs"
     )
     live: bool = Field(False, description="run the teacher inside every step instead of storing its scores")
     standardise: Literal["none", "list", "global"] = Field(
