@@ -182,9 +182,7 @@ class TeacherSpec(Part):
     train: MatcherSpec | None = Field(None, description="a matcher to fine-tune first, by `stages`")
     stages: list[Stage] = []
     scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
-    bf16: bool = Field(
-        False, description="let its transformer score in bfloat16: faster on GPUs and on some CPUs"
-    )
+    bf16: bool = Field(False, description="let its transformer score in bfloat16: faster on GPUs and on some CPUs")
     live: bool = Field(False, description="run the teacher inside every step instead of storing its scores")
     standardise: Literal["none", "list", "global"] = Field(
         "none", description="shift and scale the teacher's scores to mean 0 and deviation 1, per list or over all"
