@@ -139,6 +139,11 @@ def test_cached_outputs_train_the_head_as_the_encoder_itself_would(recipe, tmp_p
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in ours)
 
 
+def test_measuring_in_bfloat16_is_refused_for_pairs(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="is for rankings; drop it"):
+        distill(recipe | {"evaluation": {"bf16": True}}, tmp_path / "run")
+
+
 def test_a_frozen_encoder_computes_in_bfloat16_where_its_stage_does(recipe, tmp_path):
     from limbeck.matchers import MatcherSpec, build
     from limbeck.training.frozen import FrozenOutputs

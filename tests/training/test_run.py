@@ -184,6 +184,27 @@ def test_a_teacher_in_bfloat16_has_scores_of_its_own(recipe, tmp_path):
         run({**recipe, "teacher": teacher}, tmp_path / "mixed")
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+def test_rankings_are_measured_in_bfloat16_where_the_recipe_says_so(recipe, tmp_path, monkeypatch, bf16):
+    seen = []
+    for module in (session_module, results_module):
+        plain = module.rerank
+
+        def spied(ranker, *given, plain=plain):
+            seen.append(getattr(ranker, "encoder", ranker).bf16)
+            return plain(ranker, *given)
+
+        monkeypatch.setattr(module, "rerank", spied)
+    result = run(recipe, tmp_path / "run", f"evaluation.bf16={bf16}")
+    assert len(seen) > 3 and set(seen) == {bf16}  # dev while both train, then teacher and student on test
+    assert not result.student.bf16
+
+
+def test_bfloat16_is_of_a_teachers_model(recipe):
+    with pytest.raises(LimbeckError, match="only scores; drop bf16"):
+        load_recipe({**recipe, "teacher": {"scores": "scores.trec", "bf16": True}})
+
+
 @pytest.mark.parametrize("in_batch", [False, True])
 def test_a_live_teacher_gives_the_losses_of_a_cached_one(recipe, tmp_path, in_batch):
     run(recipe, tmp_path / "first")
@@ -276,9 +297,10 @@ def test_a_pattern_that_freezes_nothing_is_named_before_the_teacher_is_trained(r
 
 
 def test_the_teacher_of_another_run_is_live_if_it_was(recipe, tmp_path):
-    run(recipe, tmp_path / "first", "teacher.live=true", "teacher.standardise=list")
+    run(recipe, tmp_path / "first", "teacher.live=true", "teacher.standardise=list", "teacher.bf16=true")
     second = load_recipe(recipe | {"teacher": str(tmp_path / "first")})
     assert second.teacher.live and second.teacher.standardise == "list" and second.teacher.scores is None
+    assert second.teacher.bf16
 
 
 def test_a_folder_holds_a_run_or_a_sweep(recipe, tmp_path):
