@@ -259,7 +259,7 @@ def _refuse_list_options(recipe: Recipe) -> None:
         problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
         raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
     if recipe.evaluation.bf16:
-        raise LimbeckError("evaluation.bf16: is for rankings; drop it (teacher.bf16 lets the teacher score pairs in bfloat16)")
+        raise LimbeckError("evaluation.bf16: is for rankings; drop it (a teacher of pairs has teacher.bf16)")
     for name in ("keep_positives", "min_positives"):
         if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
             raise LimbeckError(f"data.{name}: pairs stand alone, there is nothing to count; drop it")
