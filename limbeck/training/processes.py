@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,14 @@ def start_processes() -> None:
         from accelerate import PartialState
 
         PartialState(cpu=not torch.cuda.is_available(), timeout=timedelta(days=7))
+        if dist.get_backend() == "gloo":
+            atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Leave the group while the interpreter lives: gloo's threads that still hold tensors abort the process later."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def world() -> tuple[int, int]:

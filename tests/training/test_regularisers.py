@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +21,7 @@ from limbeck.training.recipe import Stage
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.run import distill
 from limbeck.training.stages import Fit, fit
-from tests.training.toy import ToyLists, first_gradients, tiny_student, train, weights
+from tests.training.toy import ToyLists, first_gradients, tiny_student, torchrun, train, weights
 
 STAGE = Stage(objectives=["one_hot"], steps=6, batch_size=6, lr=1e-3, checkpoint_seconds=0)
 DROPPING = STAGE.model_copy(update={"token_dropout": 0.3})
@@ -272,11 +269,7 @@ def test_two_processes_have_the_gradients_of_one(tiny_bert, tmp_path, in_batch, 
     one = first_gradients(tiny_bert, tmp_path / "one", Stage(**usual, **changes))
     two = tmp_path / "two"
     two.mkdir()
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    command += ["-m", "tests.training.toy", tiny_bert, str(two), str(in_batch), "dual_encoder", json.dumps(changes)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    arguments = [tiny_bert, str(two), str(in_batch), "dual_encoder", json.dumps(changes)]
+    torchrun(2, "tests.training.toy", *arguments)
     assert one.abs().max() > 1e-3
     assert torch.allclose(one, torch.load(two / "gradients.pt", weights_only=True), atol=1e-5)

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from limbeck.training.annotate import annotate_data, top_by_teacher
 from limbeck.training.recipe_files import load_recipe, set_value
 from limbeck.training.session import Session
 from limbeck.training.sweep import sweep
+from tests.training.toy import torchrun
 
 
 def run(recipe: dict, out: Path, *overrides: str):
@@ -372,11 +370,7 @@ def test_an_edited_query_does_not_get_the_scores_of_the_old_one_and_a_new_one_is
 def test_a_whole_run_in_two_processes_ends_as_in_one(recipe, tmp_path):
     run(recipe, tmp_path / "one")
     (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "limbeck"]
-    command += ["distill", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "two")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    torchrun(2, "limbeck", "distill", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "two"))
     one, two = (json.loads((tmp_path / name / "metrics.json").read_text())["rows"] for name in ("one", "two"))
     assert [row["name"] for row in one] == [row["name"] for row in two]
     assert one[-1]["measures"] == pytest.approx(two[-1]["measures"], abs=0.2)  # of a few queries, and sums differ

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +8,7 @@ import torch
 from limbeck.objectives import parse
 from limbeck.training import trainer as trainer_module
 from limbeck.training.recipe import Stage
-from tests.training.toy import first_gradients, gradients, tiny_student, train, weights
+from tests.training.toy import first_gradients, gradients, tiny_student, torchrun, train, weights
 
 STAGE = Stage(objectives=["softmax_ce(tau=2)", "0.5 * one_hot"], steps=8, batch_size=6, lr=1e-3, checkpoint_seconds=0)
 
@@ -148,12 +145,7 @@ def test_two_processes_have_the_gradients_of_one(tiny_bert, tmp_path, kind, in_b
     one, two = tmp_path / "one", tmp_path / "two"
     for folder, processes in ((one, 1), (two, 2)):
         folder.mkdir()
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-        command += ["--standalone", "-m", "tests.training.toy", tiny_bert, str(folder), str(in_batch), kind]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        root = Path(__file__).resolve().parents[2]
-        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-2000:]
+        torchrun(processes, "tests.training.toy", tiny_bert, str(folder), str(in_batch), kind)
     first, second = (torch.load(folder / "gradients.pt", weights_only=True) for folder in (one, two))
     assert first.abs().max() > 1e-3
     assert torch.allclose(first, second, atol=1e-5)

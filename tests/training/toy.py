@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -103,6 +105,18 @@ def first_gradients(start: str, folder: Path, stage: Stage, kind: str = "dual_en
     finally:
         stages_module.DistillationTrainer = plain
     return seen[0]
+
+
+def torchrun(processes: int, *arguments: str) -> str:
+    """What a Python module prints when this many processes run it; fails with all they wrote if one of them fails."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone", "-m"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [*command, *arguments], cwd=root, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def weights(matcher: Matcher) -> torch.Tensor:
