@@ -82,11 +82,28 @@ class DiPair(Matcher):
 
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
         parts = [batch.own_queries, *self.parts(batch.own_documents)]
+        texts: list[dict[str, Any]] = []
+        places: dict[int, tuple[int, Tensor]] = {}
+        for positions in self._alike():
+            different, rows = distinct(text for position in positions for text in parts[position])
+            each = torch.from_numpy(rows).split([len(parts[position]) for position in positions])
+            places |= {position: (len(texts), own) for position, own in zip(positions, each, strict=True)}
+            texts.append(self._prepare(different, positions[0], chunk))
         return {
-            "texts": [self._prepare(part, position, chunk) for position, part in enumerate(parts)],
+            "texts": texts,  # each distinct one once
+            "places": [places[position] for position in range(self.texts)],  # in which of `texts`, and its rows there
             "document_count": len(batch.documents),
             "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
         }
+
+    def _alike(self) -> list[list[int]]:
+        """Positions in groups: where the same text has the same outputs, it is encoded once for all of them."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for position, slots in enumerate(self.spec.tokens):
+            own = position if len(self.encoders) > 1 or self.encoded is not None else 0
+            length = self.spec.document_length if position else self.spec.query_length
+            groups.setdefault((own, length, slots), []).append(position)
+        return list(groups.values())
 
     def parts(self, documents: Sequence[Any]) -> list[list[str]]:
         """The texts of each position but the first, from documents that are one text or a tuple of them."""
@@ -108,15 +125,17 @@ class DiPair(Matcher):
         return prepare_chunks(texts, lambda batch: encoder.preprocess(batch, task=task), chunk)
 
     def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        parts = [self._kept(part, position, recompute) for position, part in enumerate(inputs["texts"])]
+        pairs = zip(inputs["texts"], self._alike(), strict=True)
+        texts = [self._kept(some, positions[0], recompute) for some, positions in pairs]
+        parts = [texts[group][rows] for group, rows in inputs["places"]]
         parts = [parts[0], *(self._everyone(part, inputs["document_count"]) for part in parts[1:])]
-        texts = [self.project(kept, position) for position, kept in enumerate(parts)]
+        projected = [self.project(kept, position) for position, kept in enumerate(parts)]
         lists: Tensor | None = inputs["lists"]
         rows, columns = len(parts[0]), len(parts[1])
         if lists is None:
             lists = torch.arange(columns, device=parts[0].device).expand(rows, -1)
         queries = torch.arange(rows, device=lists.device).unsqueeze(1).expand_as(lists).flatten()
-        picked = [_rows(texts[0], queries), *(_rows(text, lists.flatten()) for text in texts[1:])]
+        picked = [_rows(projected[0], queries), *(_rows(text, lists.flatten()) for text in projected[1:])]
         scores = self.head(picked).view(*lists.shape, self.outputs)
         return Signals(scores=scores.squeeze(-1) if self.outputs == 1 else scores)
 

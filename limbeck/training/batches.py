@@ -5,7 +5,7 @@ The sequence is made over the whole batch, whatever the number of processes; eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,18 @@ from limbeck.matchers.gather import share
 from limbeck.training.corruption import Draws, drop_tokens, mask_tokens, text_shares
 from limbeck.training.lists import TrainingLists
 
+Order = Callable[[np.random.Generator], np.ndarray]
+
 
 class BatchPlan(Sampler[list[tuple[int, int]]]):
-    """Epoch after epoch of shuffled queries as one stream, cut into batches of (epoch, index)."""
+    """Epoch after epoch of shuffled queries as one stream, cut into batches of (epoch, index).
 
-    def __init__(self, queries: int, batch_size: int, batches: int, seed: int) -> None:
+    `order` shuffles all queries in its own way, given a generator; without it any order is as likely.
+    """
+
+    def __init__(self, queries: int, batch_size: int, batches: int, seed: int, order: Order | None = None) -> None:
         self.queries, self.batch_size, self.batches, self.seed = queries, batch_size, batches, seed
+        self.order = order or (lambda generator: generator.permutation(queries))
 
     def __len__(self) -> int:
         return self.batches
@@ -35,7 +41,7 @@ class BatchPlan(Sampler[list[tuple[int, int]]]):
             for position in range(batch * self.batch_size, (batch + 1) * self.batch_size):
                 if position // self.queries != epoch:
                     epoch = position // self.queries
-                    order = np.random.default_rng([self.seed, epoch]).permutation(self.queries)
+                    order = self.order(np.random.default_rng([self.seed, epoch]))
                 examples.append((epoch, int(order[position % self.queries])))
             yield examples
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -38,8 +39,52 @@ class PairLists:
     def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
         return np.full(1, np.nan, dtype=np.float32) if self._teacher is None else self._teacher[index : index + 1]
 
+    def together(self, generator: np.random.Generator) -> np.ndarray:
+        """All pairs once, those among the neighbours of a text behind one another."""
+        return neighbours_together(*self._ends, generator)
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each pair's first text and of its document; a text is one and the same on both sides."""
+        known: dict[Document, int] = {}
+        documents = np.array([known.setdefault(document, len(known)) for document in self.documents], dtype=np.int64)
+        queries = [known.setdefault(query, len(known)) for query in self.queries]
+        return np.array(queries, dtype=np.int64), documents[self.right]
+
     def everything(self) -> tuple[list[str], list[Document]]:
         return list(dict.fromkeys(self.queries)), self.documents
+
+
+def neighbours_together(left: np.ndarray, right: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """The pairs `left`, `right` of text numbers in an order in which texts recur soon: all pairs among a text and its
+    neighbours, then those of another text, texts in random order. [pairs]
+
+    Neighbours are often each other's: 31 texts may have 230 pairs. A step over these costs the encoder 31 texts, where
+    as many pairs at random would cost it twice their number.
+    """
+    ends = np.concatenate([left, right])
+    by_text = np.argsort(ends, kind="stable")  # both ends of every pair, sorted by text
+    count = len(left)
+    texts, starts = np.unique(ends[by_text], return_index=True)
+    bounds = np.append(starts, len(ends))
+    row = np.zeros(ends.max(initial=-1) + 1, dtype=np.int64)
+    row[texts] = np.arange(len(texts))
+    pair_of, other = by_text % count, np.concatenate([right, left])[by_text]
+    waiting, inside = np.ones(count, dtype=bool), np.zeros(len(row), dtype=bool)
+    order = []
+    for text in generator.permutation(texts):
+        own = slice(bounds[row[text]], bounds[row[text] + 1])
+        if not waiting[pair_of[own]].any():
+            continue
+        near = np.append(other[own], text)
+        inside[near] = True
+        places = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in row[np.unique(near)]])
+        found = np.unique(pair_of[places[inside[other[places]]]])
+        found = found[waiting[found]]
+        inside[near] = False
+        waiting[found] = False
+        order.append(generator.permutation(found))
+    return np.concatenate([np.zeros(0, dtype=np.int64), *order])
 
 
 def document_of(pair: Pair) -> Document:

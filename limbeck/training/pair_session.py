@@ -250,11 +250,9 @@ def _unlabelled(path: str) -> list[Pair]:
 
 
 def _refuse_list_options(recipe: Recipe) -> None:
-    stages = {"stages": recipe.stages, "teacher.stages": recipe.teacher.stages if recipe.teacher else []}
-    for who, some in stages.items():
-        for number, stage in enumerate(some):
-            if stage.lists != ListSpec():
-                raise LimbeckError(f"{who}.{number}.lists: pairs stand alone and have no lists; drop it")
+    for place, stage in recipe.every_stage().items():
+        if stage.lists != ListSpec():
+            raise LimbeckError(f"{place}.lists: pairs stand alone and have no lists; drop it")
     if recipe.teacher is not None and recipe.teacher.only_scores:
         problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
         raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")

@@ -106,6 +106,11 @@ class Stage(Part):
     weight_decay: float = Field(0.01, ge=0)
     max_grad_norm: float = Field(1.0, ge=0, description="0 turns clipping off")
     lists: ListSpec = ListSpec()
+    together: bool = Field(
+        False,
+        description="of a pair set: pairs among neighbouring texts share a step, which then encodes far fewer texts "
+        "than it has pairs; for students that encode texts apart",
+    )
     freeze: list[str] = Field([], description="`encoder`, `token_embeddings`, or patterns of parameter names")
     token_dropout: float = Field(
         0.0,
@@ -324,6 +329,12 @@ class Recipe(Part):
     @property
     def teacher_seed(self) -> int:
         return self.seed if self.teacher is None or self.teacher.seed is None else self.teacher.seed
+
+    def every_stage(self) -> dict[str, Stage]:
+        """The student's and the teacher's stages, by the keys that a recipe has for them."""
+        teachers = self.teacher.stages if self.teacher else []
+        students = {f"stages.{number}": stage for number, stage in enumerate(self.stages)}
+        return students | {f"teacher.stages.{number}": stage for number, stage in enumerate(teachers)}
 
     @model_validator(mode="after")
     def _objectives_have_a_teacher(self) -> Recipe:

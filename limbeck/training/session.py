@@ -64,6 +64,9 @@ class Session(BaseSession):
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
+        for place, stage in recipe.every_stage().items():
+            if stage.together:
+                raise LimbeckError(f"{place}.together: is for pair sets; use {place}.lists.in_batch, or drop it")
         self._pools: dict[tuple[str, int], dict[str, np.ndarray]] = {}
         self._unlabelled: list[str] = []
 

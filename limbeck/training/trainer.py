@@ -27,6 +27,7 @@ from limbeck.training.batches import BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
 from limbeck.training.faster import faster, one_lookup
 from limbeck.training.log import RunLog
+from limbeck.training.pair_lists import PairLists
 from limbeck.training.processes import all_process_mean, is_main, main_decides, main_number, wait_for_all
 from limbeck.training.recipe import Stage
 
@@ -61,7 +62,9 @@ class DistillationTrainer(Trainer):
         self.live_teacher, self.standardise, self.seed = teacher, standardise, seed
         self.staging: Path | None = None
         self.sums: dict[str, float] = {}
-        self.student, self.queries = student, len(collator.lists)
+        lists = collator.lists
+        self.student, self.queries = student, len(lists)
+        self.order = lists.together if stage.together and isinstance(lists, PairLists) else None
         self.parts = 0
         super().__init__(
             model=student,
@@ -87,6 +90,7 @@ class DistillationTrainer(Trainer):
             self.stage.batch_size // self.stage.accumulate,
             self.args.max_steps * self.stage.accumulate,
             self.seed,
+            self.order,
         )
         return DataLoader(
             Positions(self.queries),

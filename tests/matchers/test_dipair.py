@@ -26,7 +26,8 @@ KINDS = {
 
 
 def spec(start: str, **options) -> MatcherSpec:
-    return MatcherSpec(kind="dipair", start=start, layers=2, query_length=16, document_length=32, **options)
+    usual = {"kind": "dipair", "start": start, "layers": 2, "query_length": 16, "document_length": 32}
+    return MatcherSpec(**{**usual, **options})
 
 
 @pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
@@ -44,6 +45,31 @@ def test_a_saved_model_scores_the_same_and_a_batch_as_its_pairs(tiny_bert, tmp_p
     listed = ours(ours.prepare(TextBatch(QUERIES, DOCUMENTS, lists))).scores.detach().numpy()
     wanted = alone.reshape(3, 3, -1)[np.arange(3)[:, None], lists.numpy()]
     assert same(listed.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize(
+    ("options", "encoded"),
+    [
+        ({"tokens": (2, 2), "document_length": 16}, 3),  # both sides read alike
+        ({"tokens": (2, 3), "document_length": 16}, 5),  # another number of slots on each
+        ({"tokens": (2, 2)}, 5),  # another length
+        ({"tokens": (2, 2), "document_length": 16, "separate": True}, 5),
+    ],
+)
+def test_a_batch_encodes_a_text_once_wherever_it_has_the_same_outputs(tiny_bert, options, encoded):
+    model = disturb(build(spec(tiny_bert, **options)))
+    queries, documents = ["copy file", "sort list", "copy file", "sort list"], ["copy file", "open folder", "sort list"]
+    lists = torch.tensor([[1], [0], [2], [2]])
+    prepared = model.prepare(TextBatch(queries, documents, lists))
+    assert sum(len(chunk["input_ids"]) for some in prepared["texts"] for chunk in some["chunks"]) == encoded
+    scores = model(prepared).scores
+    pairs = [(query, documents[int(row)]) for query, row in zip(queries, lists[:, 0], strict=True)]
+    assert same(scores.detach().numpy()[:, 0], model.score(pairs))
+    alone = sum(model(model.prepare(TextBatch([left], [right], None))).scores.sum() for left, right in pairs)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    found, wanted = (torch.autograd.grad(total, weights, allow_unused=True) for total in (scores.sum(), alone))
+    for one, other in zip(found, wanted, strict=True):
+        assert (one is None and other is None) or torch.allclose(one, other, atol=1e-4)
 
 
 @pytest.mark.parametrize("last", [False, True])

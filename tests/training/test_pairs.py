@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -14,6 +15,7 @@ from limbeck.matchers import CrossEncoder, DiPair, load
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
+from limbeck.training.batches import Collator
 from limbeck.training.look_again import add_analyses
 from limbeck.training.pair_lists import PairLists, label_array
 from limbeck.training.pair_session import PairSession, split_pairs
@@ -245,6 +247,44 @@ def test_lists_of_one_hold_each_pair_with_its_label_and_soft_label():
     assert lists.teacher(2, lists.pick(2, 0)) == [0.5]
     soft = [Pair(("a", "x"), (0.2, 0.8)), Pair(("b", "x"), None)]
     assert label_array(soft).shape == (2, 2)
+
+
+def test_pairs_among_the_neighbours_of_a_text_come_one_behind_the_other():
+    """Ten circles of five texts, all pairs in each: whichever text comes first, its circle stays together."""
+    some = [Pair((f"{c}{a}", f"{c}{b}"), None) for a in range(5) for b in range(a) for c in range(10)]
+    some += [Pair(("00", "00"), None), Pair(("00", "01"), None)]  # with itself, and one of them turned round
+    lists = PairLists(some, label_array(some))
+    for seed in range(3):
+        order = lists.together(np.random.default_rng(seed))
+        assert sorted(order.tolist()) == list(range(len(some)))
+        circles = [lists.query(index)[0] for index in order]
+        assert sum(one != other for one, other in itertools.pairwise(circles)) == 9
+    again = lists.together(np.random.default_rng(2))
+    assert np.array_equal(order, again)
+    assert not np.array_equal(order, lists.together(np.random.default_rng(0)))
+    assert len(PairLists([], np.zeros(0)).together(np.random.default_rng(0))) == 0
+
+
+def test_a_stage_with_pairs_together_goes_through_them_in_that_order(recipe, tmp_path, monkeypatch):
+    seen = []
+    plain = Collator.__call__
+
+    def watched(self, examples):
+        seen.append((self, examples))
+        return plain(self, examples)
+
+    monkeypatch.setattr(Collator, "__call__", watched)
+    recipe["stages"] = [{**recipe["stages"][1], "together": True, "steps": 6}]
+    distill(recipe, tmp_path / "run")
+    lists = seen[-1][0].lists
+    order = [index for collator, examples in seen if collator.lists is lists for _, index in examples]
+    assert order == lists.together(np.random.default_rng([0, 0])).tolist()
+
+
+def test_a_ranking_has_no_pairs_to_put_together(recipe, beir, tmp_path):
+    stage = {"objectives": ["one_hot"], "steps": 1, "together": True}
+    with pytest.raises(LimbeckError, match="stages.0.together: is for pair sets"):
+        distill({**recipe, "data": {"source": str(beir)}, "teacher": None, "stages": [stage]}, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
