@@ -17,7 +17,8 @@ from limbeck.data.pairs import load_pairs
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.pairs import DEFAULTS, PAIR_MEASURES, check_measures, evaluate_pairs, pair_task
 from limbeck.files import digest
-from limbeck.matchers import Matcher
+from limbeck.matchers import DiPair, Matcher
+from limbeck.matchers.base import weights_digest
 from limbeck.objectives.labels import binary_ce
 from limbeck.progress import say
 from limbeck.scoring.calibration import calibrate
@@ -52,6 +53,7 @@ class PairSession(BaseSession):
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
+        self._scored: tuple[str, np.ndarray] | None = None
         _refuse_list_options(recipe)
 
     @cached_property
@@ -96,15 +98,28 @@ class PairSession(BaseSession):
         dev = self.splits.dev
         if not dev or dev[0].label is None:
             return None
-        texts, labels = [pair.texts for pair in dev], label_array(dev)
+        labels = label_array(dev)
         outputs = self.recipe.student.outputs
         task = pair_task(np.zeros(len(dev) if outputs == 1 else (len(dev), outputs)), labels)
         check_measures(task, self.measures or DEFAULTS[task.kind])  # before hours of training
 
         def measure(matcher: Matcher) -> dict[str, float]:
-            return evaluate_pairs(matcher.score(texts), labels, self.measures)
+            return evaluate_pairs(self._dev_scores(matcher), labels, self.measures)
 
         return measure
+
+    def _dev_scores(self, matcher: Matcher) -> np.ndarray:
+        """A model's scores of dev. A student is judged on it when it ends, and calibrated, and compared: scored once.
+
+        By weights alone, so not while outputs of a frozen encoder, which may be rounded, stand in for it.
+        """
+        texts = [pair.texts for pair in self.splits.dev]
+        if isinstance(matcher, DiPair) and matcher.encoded is not None:
+            return matcher.score(texts)
+        key = weights_digest(matcher)
+        if self._scored is None or self._scored[0] != key:
+            self._scored = key, matcher.score(texts)
+        return self._scored[1]
 
     @cached_property
     def student_dev(self) -> DevMeasure | None:
@@ -112,10 +127,10 @@ class PairSession(BaseSession):
         dev = self.splits.dev
         if self.judged_dev is not None or not dev or self.teacher is None:
             return self.judged_dev
-        texts, wanted = [pair.texts for pair in dev], self.teacher_scores(dev)
+        wanted = self.teacher_scores(dev)
 
         def measure(matcher: Matcher) -> dict[str, float]:
-            scores = matcher.score(texts)
+            scores = self._dev_scores(matcher)
             if scores.ndim == 2:
                 return {"same_class": float((scores.argmax(1) == wanted.argmax(1)).mean())}
             return evaluate_pairs(scores, wanted, ["spearman"]) if np.ptp(wanted) else {"spearman": 0.0}
@@ -161,7 +176,7 @@ class PairSession(BaseSession):
         labels = label_array(dev) if dev else np.zeros(0)
         if student.outputs != 1 or len(np.unique(labels)) != 2 or not np.isin(labels, (0, 1)).all():
             return
-        scores = student.score([pair.texts for pair in dev])
+        scores = self._dev_scores(student)
         try:
             found = calibrate(scores, labels, self.recipe.evaluation.threshold)
         except LimbeckError as error:  # hours of training are not to be lost for it

@@ -249,6 +249,20 @@ def test_lists_of_one_hold_each_pair_with_its_label_and_soft_label():
     assert label_array(soft).shape == (2, 2)
 
 
+def test_dev_is_scored_once_for_one_set_of_weights(recipe, tmp_path, monkeypatch):
+    scored = []
+    plain = DiPair.score
+
+    def watched(self, pairs, *rest):
+        scored.append((len(pairs), self.encoded is not None))
+        return plain(self, pairs, *rest)
+
+    monkeypatch.setattr(DiPair, "score", watched)
+    distill(recipe, tmp_path / "run")  # 16 pairs of dev: at the end of either stage, and for the calibration
+    assert [frozen for count, frozen in scored if count == 16] == [True, False]
+    assert (tmp_path / "run" / "student" / "calibration.json").exists()
+
+
 def test_pairs_among_the_neighbours_of_a_text_come_one_behind_the_other():
     """Ten circles of five texts, all pairs in each: whichever text comes first, its circle stays together."""
     some = [Pair((f"{c}{a}", f"{c}{b}"), None) for a in range(5) for b in range(a) for c in range(10)]
