@@ -72,8 +72,10 @@ class MatcherSpec(BaseModel):
         (4, 8), description="vectors that each text keeps, one number a text (dipair, poly_encoder)"
     )
     take: Literal["first", "last"] = Field("first", description="which of a text's tokens are kept (dipair)")
-    head: Literal["transformer", "ffnn", "cosine"] = Field(
-        "transformer", description="what reads the kept tokens; cosine, of one vector each, has no sizes (dipair)"
+    head: Literal["transformer", "transformer+cosine", "ffnn", "cosine"] = Field(
+        "transformer",
+        description="what reads the kept tokens; cosine, of one vector each, has no sizes; transformer+cosine adds to "
+        "the cosine of the first ones (dipair)",
     )
     head_layers: int = Field(2, ge=1, description="transformer layers, or hidden layers of ffnn (dipair)")
     head_heads: int = Field(1, ge=1, description="attention heads of a transformer head (dipair)")
@@ -108,6 +110,8 @@ class MatcherSpec(BaseModel):
             raise ValueError("tokens: a poly_encoder has codes for one text and one vector for the other, e.g. [16, 1]")
         if self.kind == "dipair" and self.head == "cosine" and (self.tokens != (1, 1) or self.outputs != 1):
             raise ValueError("head: cosine is of two vectors and gives one score; use tokens: [1, 1] and outputs: 1")
+        if self.kind == "dipair" and self.head == "transformer+cosine" and (len(self.tokens) != 2 or self.outputs != 1):
+            raise ValueError("head: transformer+cosine is of two texts and gives one score; use head: transformer")
         if self.kind == "dipair" and self.dim is not None and self.dim % self.head_heads:
             raise ValueError(f"dim ({self.dim}) is not a multiple of head_heads ({self.head_heads})")
         if self.scale is not None and self.similarity != "dot":

@@ -94,20 +94,28 @@ class FoldedTransformer:
 
     @torch.inference_mode()
     def prepare(self, vectors: Tensor, position: int) -> Prepared:
-        """Residual input, queries, keys, merged values [texts, slots, ...] and the mask as logits [texts, slots]."""
+        """Residual input, queries, keys, merged values [texts, slots, ...] and the mask as logits [texts, slots].
+
+        Before the mask, where the head adds their cosine, the unit vectors of first tokens [texts, dim].
+        """
         mask = (vectors != 0).any(dim=-1)
         states = self.head.inputs(vectors, position)
         hidden = torch.full(mask.shape, torch.finfo(states.dtype).min, device=states.device)
         masked = torch.where(mask, 0.0, hidden)
+        rest = (masked,) if self.head.cosine is None else (F.normalize(vectors[:, 0], dim=-1), masked)
         if len(self.head.layers) == 1:  # the only layer is the last, and that reads the states themselves
-            return states, masked
+            return states, *rest
         dim, heads = states.shape[-1], self.heads
         found = F.linear(states, self.maps, self.map_biases)
         queries, keys, values = found.split([dim, dim, heads * dim], dim=-1)
-        return states + self.merge_bias, queries.contiguous(), keys.contiguous(), values.contiguous(), masked
+        return states + self.merge_bias, queries.contiguous(), keys.contiguous(), values.contiguous(), *rest
 
     @torch.inference_mode()
     def score(self, texts: Sequence[Prepared]) -> Tensor:
+        scores = self._layers(texts)
+        return scores if self.head.cosine is None else scores + self.head.cosine.after(texts[0][-2], texts[1][-2])
+
+    def _layers(self, texts: Sequence[Prepared]) -> Tensor:
         masked = torch.cat([text[-1] for text in texts], dim=1)  # [pairs, slots]
         if len(self.head.layers) == 1:
             return self._last(torch.cat([text[0] for text in texts], dim=1), masked)

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.interactions.dipair import HeadLayer
+from limbeck.matchers.interactions.dipair import CosineHead, HeadLayer
 from limbeck.scoring.folded import FoldedTransformer, Prepared
 
-PARTS = ("residual", "queries", "keys", "values", "masked")  # of a text, as `FoldedTransformer.prepare` gives them
-ONLY_LAYER = ("residual", "masked")  # when there is but one layer
+# Of a text, as `FoldedTransformer.prepare` gives them, and how many dimensions each has.
+PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit": 2, "masked": 2}
+NOT_OF_AN_ONLY_LAYER = {"queries", "keys", "values"}
 _OPSET, _MICROSOFT = 20, "com.microsoft"
 
 
@@ -113,13 +114,18 @@ def seven_bits(weight: Tensor) -> tuple[np.ndarray, np.ndarray]:
 def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]:
     """The names of its inputs, text by text, and the model."""
     graph = _Graph(int8)
-    parts = ONLY_LAYER if len(folded.head.layers) == 1 else PARTS
+    cosine = folded.head.cosine
+    absent = (NOT_OF_AN_ONLY_LAYER if len(folded.head.layers) == 1 else set()) | ({"unit"} if cosine is None else set())
+    parts = {part: dimensions for part, dimensions in PARTS.items() if part not in absent}
     texts = range(len(folded.head.positions))
-    names = [f"{part}_{text}" for text in texts for part in parts]
-    info = graph.onnx.helper.make_tensor_value_info
-    kind = graph.onnx.TensorProto.FLOAT
-    inputs = [info(name, kind, ["pairs"] + [None] * (1 if name.startswith("masked") else 2)) for name in names]
-    joined = {part: graph.add("Concat", *(f"{part}_{text}" for text in texts), axis=1) for part in parts}
+    shapes = {
+        f"{part}_{text}": ["pairs"] + [None] * (dimensions - 1) for text in texts for part, dimensions in parts.items()
+    }
+    info, kind = graph.onnx.helper.make_tensor_value_info, graph.onnx.TensorProto.FLOAT
+    inputs = [info(name, kind, shape) for name, shape in shapes.items()]
+    joined = {
+        part: graph.add("Concat", *(f"{part}_{text}" for text in texts), axis=1) for part in parts if part != "unit"
+    }
     masked = graph.add("Unsqueeze", joined["masked"], graph.constant([1], np.int64))  # [pairs, 1, slots]
     states = joined["residual"]
     if len(folded.head.layers) > 1:
@@ -127,7 +133,16 @@ def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]
         states = _after(graph, folded.first, graph.add("Add", states, attended))
         for layer in folded.between:
             states = _between(graph, layer, states, masked)
-    return names, graph.model(inputs, _last(graph, folded, states, masked))
+    scores = _last(graph, folded, states, masked)
+    if cosine is not None:
+        scores = graph.add("Add", scores, _cosine(graph, cosine))
+    return list(shapes), graph.model(inputs, scores)
+
+
+def _cosine(graph: _Graph, cosine: CosineHead) -> str:
+    """What DE-Cos gives for the first tokens' unit vectors: [pairs, 1]."""
+    product = graph.add("ReduceSum", graph.add("Mul", "unit_0", "unit_1"), graph.constant([1], np.int64), keepdims=1)
+    return graph.add("Add", graph.add("Mul", product, graph.constant(cosine.scale)), graph.constant(cosine.offset))
 
 
 def _attended(graph: _Graph, joined: dict[str, str], masked: str, heads: int) -> str:

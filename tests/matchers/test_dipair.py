@@ -21,6 +21,7 @@ KINDS = {
     "feed-forward head": {"head": "ffnn", "dim": 8},
     "two vectors into a feed-forward head": {"head": "ffnn", "tokens": (1, 1)},
     "the cosine of two vectors": {"head": "cosine", "tokens": (1, 1)},
+    "a transformer head beside a cosine": {"head": "transformer+cosine", "dim": 16},
     "own encoders, three classes, two attention heads": {"separate": True, "outputs": 3, "dim": 8, "head_heads": 2},
 }
 
@@ -159,6 +160,17 @@ def test_the_cosine_head_by_hand():
         spec("x", head="cosine", tokens=(2, 1))
 
 
+def test_a_head_beside_a_cosine_starts_as_the_cosine_and_learns_to_add(tiny_bert):
+    model = build(spec(tiny_bert, head="transformer+cosine"))
+    left, right = model.encode_query(["copy a file"]), model.encode_document(["move a file"])
+    one, other = left[0, 0].astype(np.float64), right[0, 0].astype(np.float64)
+    cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+    assert model.score([("copy a file", "move a file")]) == pytest.approx(10 * cosine - 5, abs=1e-4)
+    batch = model.prepare(TextBatch(["copy a file"], ["move a file"], None))
+    model(batch).scores.sum().backward()
+    assert model.head.output.weight.grad.abs().max() > 0 and model.head.cosine.scale.grad.abs() > 0
+
+
 def test_three_texts_have_three_encodings_in_one_head(tiny_bert):
     ours = disturb(build(spec(tiny_bert, tokens=(2, 3, 4), dim=8)))
     triples = [(query, document, document[:5]) for query in QUERIES for document in DOCUMENTS]
@@ -183,6 +195,7 @@ def test_a_text_shorter_than_its_slots_is_masked_in_the_head(tiny_bert):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
+        ({"head": "transformer+cosine", "tokens": (2, 2, 2)}, "transformer.cosine is of two texts and gives one score"),
         ({"tokens": (4,)}, "tokens: give one number for each text, at least two"),
         ({"tokens": (4, 0)}, "each at least 1"),
         ({"dim": 10, "head_heads": 4}, "dim .10. is not a multiple of head_heads .4."),

@@ -15,6 +15,8 @@ HEADS = {
     "one layer": {"head_layers": 1},
     "three layers, two attention heads": {"head_layers": 3, "head_heads": 2},
     "one layer, two attention heads": {"head_layers": 1, "head_heads": 2},
+    "with a cosine": {"head": "transformer+cosine"},
+    "with a cosine, one layer": {"head": "transformer+cosine", "head_layers": 1, "head_heads": 2},
     "feed-forward": {"head": "ffnn"},
     "feed-forward, three layers": {"head": "ffnn", "head_layers": 3},
     "feed-forward, one layer": {"head": "ffnn", "head_layers": 1},

@@ -24,10 +24,20 @@ class TransformerHead(nn.Module):
     Layers are BERT's (norm after the sum, GELU), with one attention head unless told otherwise. The paper's head starts
     at random and has tens of millions of pairs to find out that texts are to be compared. This one starts comparing:
     the first layer's queries and keys are the vectors themselves, so that a token attends to those that are like it.
+
+    With `cosine`, the score is DE-Cos' and what the layers add to it, nothing at first.
     """
 
     def __init__(
-        self, slots: Sequence[int], dim: int, layers: int, heads: int, intermediate: int, outputs: int, dropout: float
+        self,
+        slots: Sequence[int],
+        dim: int,
+        layers: int,
+        heads: int,
+        intermediate: int,
+        outputs: int,
+        dropout: float,
+        cosine: bool = False,
     ) -> None:
         super().__init__()
         self.positions = nn.ModuleList(nn.Embedding(count, dim) for count in slots)
@@ -38,6 +48,10 @@ class TransformerHead(nn.Module):
         for embedding in (*self.positions, self.segments):
             nn.init.normal_(embedding.weight, std=0.02)
         self.layers[0].compare()  # type: ignore[operator]
+        self.cosine = CosineHead() if cosine else None
+        if cosine:
+            nn.init.zeros_(self.output.weight)
+            nn.init.zeros_(self.output.bias)
 
     def inputs(self, vectors: Tensor, text: int) -> Tensor:
         """What the first layer gets of one text's vectors [B, slots, dim]: position, segment, norm."""
@@ -51,7 +65,8 @@ class TransformerHead(nn.Module):
         states = self.dropout(states)
         for layer in self.layers[:-1]:
             states = layer(states, mask)
-        return self.output(self.layers[-1](states, mask, first=True)[:, 0])
+        scores = self.output(self.layers[-1](states, mask, first=True)[:, 0])
+        return scores if self.cosine is None else scores + self.cosine(texts)
 
 
 class HeadLayer(nn.Module):

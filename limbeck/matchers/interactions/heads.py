@@ -13,9 +13,16 @@ def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
     """What reads the kept vectors, of `dim` numbers each."""
     if spec.kind == "poly_encoder":
         return PolyAttention(dim)
-    if spec.head == "transformer":
+    if spec.head in ("transformer", "transformer+cosine"):
         return TransformerHead(
-            spec.tokens, dim, spec.head_layers, spec.head_heads, spec.head_width, spec.outputs, spec.dropout
+            spec.tokens,
+            dim,
+            spec.head_layers,
+            spec.head_heads,
+            spec.head_width,
+            spec.outputs,
+            spec.dropout,
+            cosine=spec.head == "transformer+cosine",
         )
     if spec.head == "cosine":
         return CosineHead()
