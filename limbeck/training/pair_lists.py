@@ -10,6 +10,8 @@ import numpy as np
 from limbeck.data import Pair
 from limbeck.matchers.base import Document
 
+MANY = 1000  # pairs of a text whose neighbours do not look through them: it has most texts for a neighbour
+
 
 class PairLists:
     """Every pair is a query with a list of one; of an n-ary task, the second and further texts are the document."""
@@ -64,27 +66,25 @@ def neighbours_together(left: np.ndarray, right: np.ndarray, generator: np.rando
     """
     ends = np.concatenate([left, right])
     by_text = np.argsort(ends, kind="stable")  # both ends of every pair, sorted by text
-    count = len(left)
-    texts, starts = np.unique(ends[by_text], return_index=True)
-    bounds = np.append(starts, len(ends))
-    row = np.zeros(ends.max(initial=-1) + 1, dtype=np.int64)
-    row[texts] = np.arange(len(texts))
-    pair_of, other = by_text % count, np.concatenate([right, left])[by_text]
-    waiting, inside = np.ones(count, dtype=bool), np.zeros(len(row), dtype=bool)
-    order = []
-    for text in generator.permutation(texts):
-        own = slice(bounds[row[text]], bounds[row[text] + 1])
+    counts = np.bincount(ends)
+    bounds = np.append(0, np.cumsum(counts))
+    pair_of, other = by_text % max(1, len(left)), np.concatenate([right, left])[by_text]
+    waiting, inside = np.ones(len(left), dtype=bool), np.zeros(len(counts), dtype=bool)
+    order = [np.zeros(0, dtype=np.int64)]
+    for text in generator.permutation(np.flatnonzero(counts)):
+        own = slice(bounds[text], bounds[text + 1])
         if not waiting[pair_of[own]].any():
             continue
-        near = np.append(other[own], text)
+        near = np.unique(np.append(other[own], text))
         inside[near] = True
-        places = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in row[np.unique(near)]])
+        known = near[(counts[near] <= MANY) | (near == text)]
+        places = np.concatenate([np.arange(bounds[one], bounds[one + 1]) for one in known])
         found = np.unique(pair_of[places[inside[other[places]]]])
         found = found[waiting[found]]
         inside[near] = False
         waiting[found] = False
         order.append(generator.permutation(found))
-    return np.concatenate([np.zeros(0, dtype=np.int64), *order])
+    return np.concatenate(order)
 
 
 def document_of(pair: Pair) -> Document:

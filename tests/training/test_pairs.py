@@ -279,6 +279,17 @@ def test_pairs_among_the_neighbours_of_a_text_come_one_behind_the_other():
     assert len(PairLists([], np.zeros(0)).together(np.random.default_rng(0))) == 0
 
 
+def test_a_text_that_all_others_meet_costs_them_nothing(monkeypatch):
+    """Three labels, each met by 2,000 texts: every text would look through its labels' pairs, six million in all."""
+    some = [Pair((f"text {number}", f"label {label}"), None) for number in range(2000) for label in range(3)]
+    lists, looked = PairLists(some, label_array(some)), []
+    plain = np.unique
+    monkeypatch.setattr(np, "unique", lambda values, **rest: looked.append(len(values)) or plain(values, **rest))
+    order = lists.together(np.random.default_rng(0))
+    assert sorted(order.tolist()) == list(range(6000))
+    assert sum(looked) < 100_000
+
+
 def test_a_stage_with_pairs_together_goes_through_them_in_that_order(recipe, tmp_path, monkeypatch):
     seen = []
     plain = Collator.__call__
