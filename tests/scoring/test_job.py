@@ -323,7 +323,9 @@ def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model
     score_pairs(model, file, tmp_path / "other", ONE, **others, store=shared)
     (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
     assert score_pairs(*ask, **sides_of(tmp_path), store=shared).encoded == 0
-    assert result(tmp_path / "out") == whole
+    again = result(tmp_path / "out")  # texts were encoded in another company, which may round otherwise
+    for found, wanted in zip(again, whole, strict=True):
+        assert found == {**wanted, "score": pytest.approx(wanted["score"], abs=1e-5)}
 
 
 def test_texts_that_changed_in_their_folder_are_another_list(model, texts, tmp_path):
