@@ -40,10 +40,11 @@ def measure(pairs: list[Pair]) -> list[dict[str, Any]]:
     lists = PairLists(pairs, label_array(pairs))
     plans = {"together": lists.together, "random": None}
     results = []
-    for head, options in {"transformer": {"tokens": (4, 4), "dim": 128}, "cosine": {"tokens": (1, 1)}}.items():
+    heads: dict[Any, dict[str, Any]] = {"transformer": {"tokens": (4, 4), "dim": 128}, "cosine": {"tokens": (1, 1)}}
+    for head, options in heads.items():
         torch.manual_seed(0)
-        spec = MatcherSpec(kind="dipair", start="minilm", query_length=TOKENS, document_length=TOKENS, head=head)
-        student = build(spec.model_copy(update={**options, "head_width": 512})).train()
+        sizes: dict[str, Any] = {"query_length": TOKENS, "document_length": TOKENS, "head_width": 512, **options}
+        student = build(MatcherSpec(kind="dipair", start="minilm", head=head, **sizes)).train()
         collator = Collator(lists, student)
         seconds: dict[str, list[float]] = {name: [] for name in plans}
         texts: dict[str, list[int]] = {name: [] for name in plans}
