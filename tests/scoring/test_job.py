@@ -21,6 +21,7 @@ from limbeck.matchers import MatcherSpec, build, load
 from limbeck.scoring import job as job_module
 from limbeck.scoring import scorer as scorer_module
 from limbeck.scoring.calibration import Calibration
+from limbeck.scoring.encoders import encoder_of
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.worker import top_of_each
@@ -310,7 +311,11 @@ def test_texts_that_change_while_they_are_scored_are_noticed(model, texts, liste
     assert not list((tmp_path / "out" / "scores").iterdir()) and not (tmp_path / "out" / "done.json").exists()
 
 
-def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model, texts, listed, tmp_path):
+def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model, texts, listed, tmp_path, monkeypatch):
+    def alone(matcher, position):  # whom a text is encoded with may change its last bits
+        return lambda some: np.concatenate([encoder_of(matcher, position)([text]) for text in some])
+
+    monkeypatch.setattr(job_module, "encoder_of", alone)
     file = write_ids(tmp_path / "pairs.csv", listed)
     ask, shared = (model, file, tmp_path / "out", ONE), tmp_path / "store"
     score_pairs(*ask, **sides_of(tmp_path), store=shared)
@@ -323,9 +328,7 @@ def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model
     score_pairs(model, file, tmp_path / "other", ONE, **others, store=shared)
     (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
     assert score_pairs(*ask, **sides_of(tmp_path), store=shared).encoded == 0
-    again = result(tmp_path / "out")  # texts were encoded in another company, which may round otherwise
-    for found, wanted in zip(again, whole, strict=True):
-        assert found == {**wanted, "score": pytest.approx(wanted["score"], abs=1e-5)}
+    assert result(tmp_path / "out") == whole
 
 
 def test_texts_that_changed_in_their_folder_are_another_list(model, texts, tmp_path):
