@@ -109,7 +109,7 @@ def _cross_modules(spec: MatcherSpec) -> list[nn.Module]:
     if spec.pooling == "segments":
         transformer = _transformer(spec, _lengths(spec), JointTransformer)
         transformer.model.config.num_labels = 1  # where the library looks for the number of outputs
-        return [transformer, SegmentPooling()]
+        return [transformer, SegmentPooling(offset_start=spec.offset)]
     transformer = _transformer(spec, {"max_seq_length": spec.pair_length})
     width = transformer.get_embedding_dimension()
     head = Dense(width, spec.outputs, activation_function=nn.Identity(), module_output_name="scores")

@@ -78,14 +78,18 @@ class JointTransformer(Transformer):
 
 
 class SegmentPooling(Module):
-    """scores = scale * cos(mean of the first text's tokens, mean of the second text's tokens)."""
+    """scores = scale * cos(mean of the first text's tokens, mean of the second text's tokens) [+ offset].
 
-    config_keys: list[str] = ["scale_start"]  # noqa: RUF012 (as the library declares it)
+    A ranking needs no offset; a probability's logit does, since most cosines are above 0.
+    """
 
-    def __init__(self, scale_start: float = 20.0) -> None:
+    config_keys: list[str] = ["scale_start", "offset_start"]  # noqa: RUF012 (as the library declares it)
+
+    def __init__(self, scale_start: float = 20.0, offset_start: float | None = None) -> None:
         super().__init__()
-        self.scale_start = scale_start
+        self.scale_start, self.offset_start = scale_start, offset_start
         self.log_scale = nn.Parameter(torch.tensor(scale_start).log())
+        self.offset = None if offset_start is None else nn.Parameter(torch.tensor(float(offset_start)))
 
     def forward(self, features: dict[str, Tensor], **kwargs: object) -> dict[str, Tensor]:
         tokens, mask, segment = features["token_embeddings"], features["attention_mask"], features["token_type_ids"]
@@ -94,7 +98,8 @@ class SegmentPooling(Module):
             own = (mask * (segment == number)).unsqueeze(-1).to(tokens.dtype)  # [B, tokens, 1]
             pooled.append((tokens * own).sum(dim=1) / own.sum(dim=1).clamp(min=1))
         cosine = F.cosine_similarity(pooled[0].float(), pooled[1].float(), dim=-1)
-        features["scores"] = (self.log_scale.exp() * cosine).unsqueeze(-1)  # [B, 1]
+        scores = self.log_scale.exp() * cosine
+        features["scores"] = (scores if self.offset is None else scores + self.offset).unsqueeze(-1)  # [B, 1]
         return features
 
     def save(self, output_path: str, *args: object, safe_serialization: bool = True, **kwargs: object) -> None:

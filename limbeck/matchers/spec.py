@@ -18,6 +18,7 @@ BELONGS = {
     "dim": ("dual_encoder", "colbert", "dipair"),
     "similarity": ("dual_encoder", "colbert"),
     "scale": ("dual_encoder",),
+    "offset": ("cross_encoder",),
     "prompts": ("dual_encoder",),
     "separate": ("dual_encoder", "dipair", "poly_encoder"),
     "outputs": ("cross_encoder", "dipair"),
@@ -65,6 +66,12 @@ class MatcherSpec(BaseModel):
     scale: float | None = Field(
         None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (dual encoder, dot)"
     )
+    offset: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="a learnt offset that starts at this, e.g. -10, so that scores can be a probability's logit "
+        "(cross-encoder, pooling: segments)",
+    )
     prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
     separate: bool = Field(False, description="a tower of its own for each side (dual encoder, dipair)")
     outputs: int = Field(1, ge=1, description="scores per pair (cross-encoder, dipair)")
@@ -104,6 +111,8 @@ class MatcherSpec(BaseModel):
             raise ValueError(f"pooling: segments belongs to a cross_encoder; a {self.kind} sees one text at a time")
         if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
             raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
+        if self.offset is not None and self.pooling != "segments":
+            raise ValueError("offset needs pooling: segments; a head on one pooled vector has its own")
         if len(self.tokens) < 2 or min(self.tokens) < 1:
             raise ValueError("tokens: give one number for each text, at least two, each at least 1")
         if self.kind == "poly_encoder" and (len(self.tokens) != 2 or min(self.tokens) != 1 or max(self.tokens) == 1):

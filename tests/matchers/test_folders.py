@@ -115,6 +115,8 @@ def test_more_layers_than_there_are_is_refused(tiny_bert):
     [
         ({"kind": "cross_encoder", "dim": 8}, "dim belongs to a dual_encoder"),
         ({"outputs": 2}, "outputs belongs to a cross_encoder"),
+        ({"offset": -10.0}, "offset belongs to a cross_encoder"),
+        ({"kind": "cross_encoder", "offset": -10.0}, "offset needs pooling: segments"),
         ({"scale": 2.0, "similarity": "cosine"}, "scale needs similarity: dot"),
     ],
 )
@@ -214,3 +216,26 @@ def test_texts_pooled_apart_have_the_cosine_of_their_own_tokens_means(tiny_bert)
     for row, (first, second) in enumerate([(slice(0, 2), slice(2, 6)), (slice(0, 1), slice(1, 4))]):
         u, v = (tokens[row, part].numpy().astype(float).mean(axis=0) for part in (first, second))
         assert scores[row, 0] == pytest.approx(20 * u @ v / np.linalg.norm(u) / np.linalg.norm(v), rel=1e-5)
+    assert np.allclose(SegmentPooling(20.0, -10)(features)["scores"].detach().numpy(), scores - 10)
+
+
+def test_an_offset_is_learnt_and_loads_again(tiny_bert, tmp_path):
+    spec = {"kind": "cross_encoder", "start": tiny_bert, "pooling": "segments", "document_length": 24}
+    plain, ours = build(MatcherSpec(**spec)), build(MatcherSpec(**spec, offset=-10))
+    assert np.allclose(ours.score(PAIRS), plain.score(PAIRS) - 10, atol=1e-5)
+    ours.train()(ours.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores.sum().backward()
+    assert ours.model[1].offset.grad.item() == len(QUERIES) * len(DOCUMENTS)
+    with torch.no_grad():
+        ours.model[1].offset.fill_(-7.5)
+    ours.eval().save_pretrained(tmp_path / "model")
+    assert np.allclose(load(tmp_path / "model").score(PAIRS), plain.score(PAIRS) - 7.5, atol=1e-5)
+
+
+def test_a_folder_from_before_there_were_offsets_loads(tiny_bert, tmp_path):
+    ours = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, pooling="segments", document_length=24))
+    ours.save_pretrained(tmp_path / "model")
+    (config,) = tmp_path.glob("model/1_*/config.json")
+    facts = json.loads(config.read_text())
+    del facts["offset_start"]
+    config.write_text(json.dumps(facts))
+    assert same(load(tmp_path / "model").score(PAIRS), ours.score(PAIRS))

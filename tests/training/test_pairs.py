@@ -261,7 +261,7 @@ def test_dev_is_scored_once_for_one_set_of_weights(recipe, tmp_path, monkeypatch
     distill(recipe, tmp_path / "run")  # 16 pairs of dev: at the end of either stage, and for the calibration
     assert [frozen for count, frozen in scored if count == 16] == [True, False]
     assert (tmp_path / "run" / "student" / "calibration.json").exists()
-    scored.clear()  # what a frozen encoder's outputs gave is not what the student gives, though its weights are the same
+    scored.clear()  # what a frozen encoder's outputs gave is not what the student gives, with the same weights
     distill({**recipe, "stages": recipe["stages"][:1]}, tmp_path / "frozen")
     assert [frozen for count, frozen in scored if count == 16] == [True, False]
 
