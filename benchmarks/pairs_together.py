@@ -19,6 +19,7 @@ import torch
 from limbeck.data import Pair
 from limbeck.data.pairs import load_pairs
 from limbeck.data.pydocs import load_pydocs
+from limbeck.errors import LimbeckError
 from limbeck.matchers import MatcherSpec, build
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.pair_lists import PairLists, label_array
@@ -75,10 +76,11 @@ def main() -> None:
     parser.add_argument("pairs", nargs="?", help="a pair file")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    if options.pairs:
-        pairs = [pair for split in load_pairs(options.pairs).splits.values() for pair in split]
-    else:
-        pairs = neighbours_of_pydocs()
+    try:
+        given = load_pairs(options.pairs).splits if options.pairs else {"train": neighbours_of_pydocs()}
+    except LimbeckError as error:
+        raise SystemExit(f"pairs_together: {error}") from error
+    pairs = [pair for split in given.values() for pair in split]
     found = measure(pairs)
     if options.json:
         print(json.dumps(found, indent=2))
