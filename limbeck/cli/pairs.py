@@ -14,12 +14,12 @@ def register(app: typer.Typer) -> None:
         data: str = typer.Argument(help="A ranking set (a BEIR folder, MS MARCO files, ...), or a pair set."),
         out: Path = typer.Option(..., "--out", help="Folder for the pair files."),
         how: str = typer.Option(
-            "q2p", help="q2p (a BM25 negative for each positive), neighbours, or judged (with grades)."
+            "q2p", help="q2p (a negative of the nearest 100 for each positive), neighbours, or judged (with grades)."
         ),
         model: str = typer.Option(None, help="Who finds neighbours: a dual encoder; BM25 by default."),
         below: float = typer.Option(None, help="Neighbours with a lower similarity are negatives (neighbours)."),
-        hard: int = typer.Option(30, min=1, help="Neighbours that may become negatives (neighbours)."),
-        near: int = typer.Option(50, min=1, help="Neighbours that go to the transfer set (neighbours)."),
+        hard: int = typer.Option(None, min=1, help="Neighbours that may become negatives (neighbours); 30."),
+        near: int = typer.Option(None, min=1, help="Neighbours that go to the transfer set (neighbours); 50."),
         titles: bool = typer.Option(False, "--titles", help="Titles as texts of their own: query, title, text."),
         seed: int = typer.Option(0),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
@@ -37,4 +37,8 @@ def register(app: typer.Typer) -> None:
         print(f"{out}: " + ", ".join(f"{count:,} {split}" for split, count in built.counts.items()) + " pairs")
         extra = f" --set data.unlabelled={out}/transfer.jsonl" if "transfer" in built.counts else ""
         labelled = out if len(built.counts) > 1 or not extra else data
+        if titles:
+            extra += " --set 'student.tokens=[4,4,8]'"
+        if how == "judged":
+            extra += " --set 'evaluation.measures=[pearson,spearman]'"
         print(f"next: limbeck distill dipair-laptop --set data.source={labelled}{extra}")

@@ -115,6 +115,9 @@ class MatcherSpec(BaseModel):
             raise ValueError("offset needs pooling: segments; a head on one pooled vector has its own")
         if len(self.tokens) < 2 or min(self.tokens) < 1:
             raise ValueError("tokens: give one number for each text, at least two, each at least 1")
+        for name, count in (("query_length", self.tokens[0]), ("document_length", max(self.tokens[1:]))):
+            if self.kind == "dipair" and count > getattr(self, name):
+                raise ValueError(f"tokens: {count} is more than {name} ({getattr(self, name)}) leaves; keep fewer")
         if self.kind == "poly_encoder" and (len(self.tokens) != 2 or min(self.tokens) != 1 or max(self.tokens) == 1):
             raise ValueError("tokens: a poly_encoder has codes for one text and one vector for the other, e.g. [16, 1]")
         if self.kind == "dipair" and self.head == "cosine" and (self.tokens != (1, 1) or self.outputs != 1):

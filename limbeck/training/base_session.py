@@ -46,6 +46,9 @@ class BaseSession(ABC):
     def facts(self) -> dict[str, int]:
         """How much there is of what, for the report."""
 
+    def check(self, recipe: Recipe) -> None:  # noqa: B027 (a ranking set's mistakes are found as it is read)
+        """Refuse data that do not fit the recipe, before anything is trained."""
+
     @property
     @abstractmethod
     def judged_dev(self) -> DevMeasure | None:

@@ -30,6 +30,7 @@ from limbeck.training.queries import draw
 HOW = ("q2p", "neighbours", "judged")
 Q2P_DEPTH = 100
 SPLITS = ("train", "dev", "test")
+HARD, NEAR = 30, 50  # neighbours that may become negatives, that go to the transfer set
 HELD_OUT, MOST_HELD_OUT = 0.1, 2000  # of the training queries, where there is no dev split
 TRANSFER = "transfer.jsonl"
 
@@ -50,8 +51,8 @@ def build_pairs(
     how: str = "q2p",
     model: str | None = None,
     below: float | None = None,
-    hard: int = 30,
-    near: int = 50,
+    hard: int | None = None,
+    near: int | None = None,
     seed: int = 0,
     titles: bool = False,
 ) -> BuiltPairs:
@@ -61,6 +62,9 @@ def build_pairs(
     """
     if how not in HOW:
         raise LimbeckError(f"--how {how}: unknown; {did_you_mean(how, list(HOW))}")
+    if how != "neighbours":
+        idle = {"below": below, "hard": hard, "near": near}
+        _refuse_idle_options(how, idle | {"model": model} if how == "judged" else idle)
     out = Path(out).expanduser()
     require_empty_or_absent(out, "choose another --out")
     data = load(source)
@@ -70,7 +74,9 @@ def build_pairs(
             raise LimbeckError(f"{source}: holds pairs already; add --how neighbours for more of them without labels")
         if titles:
             raise LimbeckError(f"{source}: holds pairs, which have no titles; leave --titles out")
-        return _more_pairs(data, out, model, near, facts)
+        _refuse_idle_options("neighbours of a pair set", {"below": below, "hard": hard})
+        return _more_pairs(data, out, model, near or NEAR, facts)
+    hard, near = hard or HARD, near or NEAR
     if how == "neighbours" and below is None:
         raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
     if below is not None and not math.isfinite(below):
@@ -91,6 +97,12 @@ def build_pairs(
             counts["transfer"] = _write(folder / TRANSFER, make.transfer(lists, near))
         write_json(folder / "pairs.json", facts)
     return BuiltPairs(out, counts)
+
+
+def _refuse_idle_options(how: str, options: dict[str, object]) -> None:
+    given = next((name for name, value in options.items() if value is not None), None)
+    if given is not None:
+        raise LimbeckError(f"--{given}: does nothing for {how}; leave it out")
 
 
 def apart(data: RankingData, seed: int) -> dict[str, Qrels]:

@@ -25,6 +25,7 @@ from limbeck.scoring.calibration import calibrate
 from limbeck.stores import EncodingStore
 from limbeck.stores.encodings import encode_with_store
 from limbeck.training.base_session import BaseSession, DevMeasure
+from limbeck.training.pair_checks import check_pairs
 from limbeck.training.pair_lists import PairLists, label_array
 from limbeck.training.processes import main_first
 from limbeck.training.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage
@@ -63,10 +64,16 @@ class PairSession(BaseSession):
         return data
 
     @cached_property
+    def unlabelled(self) -> list[Pair]:
+        path = self.recipe.data.unlabelled
+        return _unlabelled(path) if path is not None else []
+
+    @cached_property
     def splits(self) -> PairSplits:
-        spec = self.recipe.data
-        extra = _unlabelled(spec.unlabelled) if spec.unlabelled is not None else []
-        return split_pairs(self.data, spec, self.recipe.data_seed, extra)
+        return split_pairs(self.data, self.recipe.data, self.recipe.data_seed, self.unlabelled)
+
+    def check(self, recipe: Recipe) -> None:
+        check_pairs(recipe, self.data, self.unlabelled, self.measures)
 
     @property
     def has_test(self) -> bool:

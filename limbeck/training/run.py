@@ -150,6 +150,7 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
     """
     if not place.exists():
         stages = recipe.stages
+        session.check(recipe)
         dev = session.judged_dev  # reads the data: a mistake there is named before any model is asked for
         torch.manual_seed(recipe.seed)
         student = build(session.student_spec(recipe.student))
@@ -161,6 +162,9 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
             if matcher is not None and matcher.outputs != 1:
                 problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
                 raise LimbeckError(f"{problem}; use a {who} with one output")
+        if teacher is not None and teacher.outputs != student.outputs:
+            problem = f"the teacher gives {teacher.outputs} scores per pair and the student {student.outputs}"
+            raise LimbeckError(f"{problem}; set student.outputs to the teacher's")
         live = teacher if recipe.teacher is not None and recipe.teacher.live else None
         how = Fit(name, place.parent / "work", session.log, recipe.seed, dev or session.student_dev, live)
         how.outputs = session.work / "frozen"

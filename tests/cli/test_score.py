@@ -48,3 +48,15 @@ def test_pairs_for_a_pair_set_name_the_set_for_the_next_command(limbeck, beir, t
     assert done.code == 0, done
     shown = " ".join(done.out.split())
     assert f"--set data.source={tmp_path / 'pairs'} --set data.unlabelled={tmp_path / 'more'}/transfer.jsonl" in shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "more"),
+    [
+        ("--titles", "--set 'student.tokens=[4,4,8]'"),
+        ("--how=judged", "--set 'evaluation.measures=[pearson,spearman]'"),
+    ],
+)
+def test_the_next_command_for_pairs_fits_them(limbeck, beir, tmp_path, asked, more):
+    done = limbeck("pairs", str(beir), asked, "--out", str(tmp_path / "pairs"))
+    assert f"--set data.source={tmp_path / 'pairs'} {more}" in " ".join(done.out.split())

@@ -198,6 +198,8 @@ def test_a_text_shorter_than_its_slots_is_masked_in_the_head(tiny_bert):
         ({"head": "transformer+cosine", "tokens": (2, 2, 2)}, "transformer.cosine is of two texts and gives one score"),
         ({"tokens": (4,)}, "tokens: give one number for each text, at least two"),
         ({"tokens": (4, 0)}, "each at least 1"),
+        ({"tokens": [4, 9, 8], "document_length": 8}, "tokens: 9 is more than document_length .8. leaves"),
+        ({"tokens": [9, 8], "query_length": 8}, "tokens: 9 is more than query_length .8. leaves"),
         ({"dim": 10, "head_heads": 4}, "dim .10. is not a multiple of head_heads .4."),
         ({"pooling": "cls"}, "pooling belongs to"),
     ],

@@ -102,7 +102,12 @@ def test_what_cannot_be_paired_is_refused(beir, tmp_path):
         build_pairs(str(beir), tmp_path / "a", "q2q")
     with pytest.raises(LimbeckError, match="neighbours need a threshold for negatives; give --below"):
         build_pairs(str(beir), tmp_path / "a", "neighbours")
+    for how, option in (("q2p", "below"), ("q2p", "near"), ("judged", "hard"), ("judged", "model")):
+        with pytest.raises(LimbeckError, match=f"--{option}: does nothing for {how}; leave it out"):
+            build_pairs(str(beir), tmp_path / "a", how, **{option: 1})
     build_pairs(str(beir), tmp_path / "a")
+    with pytest.raises(LimbeckError, match="--below: does nothing for neighbours of a pair set"):
+        build_pairs(str(tmp_path / "a"), tmp_path / "b", "neighbours", below=0.5)
     with pytest.raises(LimbeckError, match="choose another --out"):
         build_pairs(str(beir), tmp_path / "a")
     with pytest.raises(LimbeckError, match="holds pairs already"):

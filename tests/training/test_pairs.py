@@ -11,7 +11,7 @@ import torch
 
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
-from limbeck.matchers import CrossEncoder, DiPair, load
+from limbeck.matchers import CrossEncoder, DiPair, MatcherSpec, build, load
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
@@ -341,7 +341,7 @@ def test_a_ranking_has_no_pairs_to_put_together(recipe, beir, tmp_path):
         ),
         ({"evaluation": {"measures": ["mrr@10"]}}, "mrr@10 is of rankings; pairs have auc"),
         ({"teacher": {"scores": "x.trec"}}, "a pair set brings scores made elsewhere as its labels"),
-        ({"student": {"kind": "dipair", "tokens": [2, 2, 2]}}, "reads 3 texts and got 2"),
+        ({"student": {"kind": "dipair", "tokens": [2, 2, 2]}}, "student.tokens: is for 3 texts, and pairs has 2"),
         ({"stages": [{"objectives": ["class_ce"], "steps": 1}]}, "use a student with an output for each class"),
     ],
 )
@@ -379,6 +379,70 @@ def test_labels_that_are_no_probability_are_refused(recipe, pairs, tmp_path, lab
     recipe["evaluation"]["measures"] = ["accuracy"]
     with pytest.raises(LimbeckError, match=problem):
         distill(recipe, tmp_path / "run")
+
+
+def _relabelled(path, number, label):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[number - 1]["label"] = label
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _refused_before_training(recipe, folder, line):
+    with pytest.raises(LimbeckError, match=line):
+        distill(recipe, folder)
+    assert not (folder / "work").exists() and not (folder / "teacher").exists()
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("label", [7, 0.5])
+def test_one_label_among_yes_and_no_that_is_neither_is_named_before_training(recipe, pairs, tmp_path, split, label):
+    _relabelled(pairs / f"{split}.jsonl", 4, label)
+    line = f"pairs: of {split} pair 4 has the label {label}, where train has 0 and 1; mend it"
+    _refused_before_training(recipe, tmp_path / "run", line)
+    recipe["evaluation"]["measures"] = ["spearman"]
+    assert distill(recipe, tmp_path / "run").rows
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+@pytest.mark.parametrize("label", [3, -1, 0.5])
+def test_a_label_that_is_no_class_is_named_before_training(recipe, pairs, tmp_path, split, label):
+    for seed, (name, count) in enumerate((("train", 48), ("dev", 16), ("test", 20))):
+        write_pairs(pairs / f"{name}.jsonl", count, seed, classes=3)
+    _relabelled(pairs / f"{split}.jsonl", 4, label)
+    recipe["teacher"]["train"]["outputs"] = recipe["student"]["outputs"] = 3
+    recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
+    for stage in recipe["stages"]:
+        stage["objectives"] = ["soft_class_ce"]
+    line = f"pairs: of {split} pair 4 has the label {label}, and student.outputs is 3; label classes 0 to 2"
+    _refused_before_training(recipe, tmp_path / "run", line)
+
+
+def test_graded_training_labels_may_meet_a_dev_set_of_ends_alone(recipe, pairs, tmp_path):
+    _relabelled(pairs / "train.jsonl", 4, 0.5)
+    assert distill(recipe, tmp_path / "run").rows
+
+
+def test_pairs_with_another_number_of_texts_are_named_before_training(recipe, pairs, tmp_path):
+    (tmp_path / "more.jsonl").write_text('{"text_a": "a", "text_b": "b", "text_c": "c"}\n')
+    recipe["data"]["unlabelled"] = str(tmp_path / "more.jsonl")
+    _refused_before_training(recipe, tmp_path / "run", "more.jsonl: pair 1 has 3 texts, others 2; give all as many")
+
+
+def test_a_teacher_with_other_outputs_is_named_before_it_is_trained(recipe, tmp_path, tiny_bert):
+    recipe["teacher"]["train"]["outputs"] = 2
+    recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
+    line = "teacher.train.outputs is 2 and student.outputs 1; give both as many"
+    _refused_before_training(recipe, tmp_path / "run", line)
+    classes = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8, outputs=2)
+    build(classes).save_pretrained(tmp_path / "teacher")
+    recipe["teacher"] = {"model": str(tmp_path / "teacher")}
+    with pytest.raises(LimbeckError, match="the teacher gives 2 scores per pair and the student 1; set student.out"):
+        distill(recipe, tmp_path / "other")
+
+
+def test_heads_that_cannot_share_the_encoders_width_are_named_before_training(recipe, tmp_path):
+    recipe["student"] |= {"dim": None, "head_heads": 5}
+    _refused_before_training(recipe, tmp_path / "run", "head_heads: 5 heads cannot share vectors of 32 numbers")
 
 
 def test_a_measure_that_does_not_fit_the_labels_is_named_before_training(recipe, pairs, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from limbeck.errors import LimbeckError
 from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, TransformerHead
 from limbeck.matchers.interactions.poly import PolyAttention
 from limbeck.matchers.spec import MatcherSpec
@@ -14,6 +15,9 @@ def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
     if spec.kind == "poly_encoder":
         return PolyAttention(dim)
     if spec.head in ("transformer", "transformer+cosine"):
+        if dim % spec.head_heads:
+            problem = f"head_heads: {spec.head_heads} heads cannot share vectors of {dim} numbers"
+            raise LimbeckError(f"{problem}; choose a divisor of {dim}, or give a dim")
         return TransformerHead(
             spec.tokens,
             dim,
