@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,8 +63,9 @@ def build_pairs(
     if how not in HOW:
         raise LimbeckError(f"--how {how}: unknown; {did_you_mean(how, list(HOW))}")
     if how != "neighbours":
-        idle = {"below": below, "hard": hard, "near": near}
-        _refuse_idle_options(how, idle | {"model": model} if how == "judged" else idle)
+        _refuse_idle_options(how, {"below": below, "hard": hard, "near": near})
+    if how == "judged":
+        _refuse_idle_options(how, {"model": model})
     out = Path(out).expanduser()
     require_empty_or_absent(out, "choose another --out")
     data = load(source)
@@ -99,7 +100,7 @@ def build_pairs(
     return BuiltPairs(out, counts)
 
 
-def _refuse_idle_options(how: str, options: dict[str, object]) -> None:
+def _refuse_idle_options(how: str, options: Mapping[str, object]) -> None:
     given = next((name for name, value in options.items() if value is not None), None)
     if given is not None:
         raise LimbeckError(f"--{given}: does nothing for {how}; leave it out")
