@@ -23,6 +23,8 @@ from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed, retrieval_ms
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.lengths import shorten
+from limbeck.matchers.loading import model_folder
+from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.speed import pair_speed, score_by_head
 from limbeck.search.index import SearchIndex
 from limbeck.search.late import TokenIndex
@@ -157,15 +159,22 @@ def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
     texts = [pair.texts for pair in pairs]
     matcher = _loaded(request)
     scores = score_by_head(matcher, texts, request.head) if request.head else matcher.score(texts)
+    scores = _at_threshold(request.model, scores)
     measures = evaluate_pairs(scores, labels, request.measures)
     measures |= evaluate_pairs(scores, labels, [name for name in request.also if name not in measures])
     comparisons: tuple[Comparison, ...] = ()
     if request.against is not None:
-        baseline = load_matcher(request.against).score(texts)
+        baseline = _at_threshold(request.against, load_matcher(request.against).score(texts))
         comparisons = tuple(compare_pairs(scores, baseline, labels, name) for name in measures)
     found = Evaluation("pairs", request.split, len(pairs), measures, comparisons=comparisons)
     speed = pair_speed(matcher, texts, request.head or "auto")
     return replace(found, pairs_per_second=speed, size_mb=size_in_mb(matcher))
+
+
+def _at_threshold(model: str, scores: np.ndarray) -> np.ndarray:
+    """Scores of pairs, moved so that what the model's own threshold calls a match is above 0, where it has one."""
+    calibration = Calibration.load(model_folder(model))
+    return scores if calibration is None else calibration.logits(scores)
 
 
 def _loaded(request: Request) -> Matcher:

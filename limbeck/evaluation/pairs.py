@@ -6,7 +6,8 @@
 | classes | logits [n, C] | 0 to C - 1 | accuracy, macro f1, macro auc and ap of each class against the rest |
 | graded | scores [n] | numbers | pearson, spearman |
 
-A logit above 0 says 1; two columns of logits are one, second minus first. Of soft labels [n, C] the largest counts.
+A logit above 0 says 1 (where a model has a threshold, its scores are moved so that this is it); two columns of logits
+are one, second minus first. Of soft labels [n, C] the largest counts.
 
 What is undefined: labels that hold only one value leave nothing to rank or to correlate with, and are refused; a model
 that gives every pair the same score has AUC 0.5 and a correlation of 0. F1 of a class that is neither there nor

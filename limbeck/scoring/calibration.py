@@ -19,6 +19,7 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import read_json, write_json
 
 NAME = "calibration.json"
+SMALL = 1e-12
 _CRITERION = re.compile(r"f1|(precision|recall)=(0?\.\d+|1(\.0*)?|0)")
 
 
@@ -36,6 +37,11 @@ class Calibration:
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         return special.expit(self.slope * np.asarray(scores, dtype=np.float64) + self.offset)
+
+    def logits(self, scores: np.ndarray) -> np.ndarray:
+        """The scores on a line on which what is above 0 is a match; their order stays."""
+        threshold = np.clip(self.threshold, SMALL, 1 - SMALL)
+        return self.slope * np.asarray(scores, dtype=np.float64) + (self.offset - special.logit(threshold))
 
     @property
     def f1(self) -> float:

@@ -22,7 +22,10 @@ class PairBench:
 
     def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
-        result = PairResult.of(matcher.score(self.texts), self.labels, self.session.measures)
+        scores, calibration = matcher.score(self.texts), self.session.calibration(matcher)
+        if calibration is not None:  # so that yes and no are told apart where dev says, not at 0
+            scores = calibration.logits(scores)
+        result = PairResult.of(scores, self.labels, self.session.measures)
         speed = pair_speed(matcher, self.texts)
         row = Row(name, kind, result.means, objective, pairs_per_second=speed, size_mb=size_in_mb(matcher))
         return Measured(row, result, {})

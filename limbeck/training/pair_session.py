@@ -21,7 +21,7 @@ from limbeck.matchers import DiPair, Matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.objectives.labels import binary_ce
 from limbeck.progress import say
-from limbeck.scoring.calibration import calibrate
+from limbeck.scoring.calibration import Calibration, calibrate
 from limbeck.stores import EncodingStore
 from limbeck.stores.encodings import encode_with_store
 from limbeck.training.base_session import BaseSession, DevMeasure
@@ -34,6 +34,7 @@ from limbeck.training.trainer import standardiser
 JOIN = "\x1f"  # between the texts of a pair, where a pair is known by its content
 BLOCK = 512  # pairs that a crash can cost
 HELD_OUT = 0.1
+REMEMBERED = 4  # models whose scores of dev are kept
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class PairSession(BaseSession):
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
-        self._scored: tuple[str, np.ndarray] | None = None
+        self._scored: dict[str, np.ndarray] = {}
         _refuse_list_options(recipe)
 
     @cached_property
@@ -124,9 +125,10 @@ class PairSession(BaseSession):
         if isinstance(matcher, DiPair) and matcher.encoded is not None:
             return matcher.score(texts)
         key = weights_digest(matcher)
-        if self._scored is None or self._scored[0] != key:
-            self._scored = key, matcher.score(texts)
-        return self._scored[1]
+        if key not in self._scored:
+            self._scored = dict(list(self._scored.items())[1 - REMEMBERED :])
+            self._scored[key] = matcher.score(texts)
+        return self._scored[key]
 
     @cached_property
     def student_dev(self) -> DevMeasure | None:
@@ -179,18 +181,23 @@ class PairSession(BaseSession):
 
     def after_training(self, student: Matcher, place: Path) -> None:
         """Probabilities and a threshold for yes-or-no tasks, from dev."""
+        found = self.calibration(student)
+        if found is not None:
+            found.save(place)
+            say(str(found))
+
+    def calibration(self, matcher: Matcher) -> Calibration | None:
+        """A model's probabilities and threshold by dev; None where the task is not yes or no."""
         dev = self.splits.dev if self.judged_dev is not None else []
         labels = label_array(dev) if dev else np.zeros(0)
-        if student.outputs != 1 or len(np.unique(labels)) != 2 or not np.isin(labels, (0, 1)).all():
-            return
-        scores = self._dev_scores(student)
+        if matcher.outputs != 1 or len(np.unique(labels)) != 2 or not np.isin(labels, (0, 1)).all():
+            return None
+        scores = self._dev_scores(matcher)
         try:
-            found = calibrate(scores, labels, self.recipe.evaluation.threshold)
+            return calibrate(scores, labels, self.recipe.evaluation.threshold)
         except LimbeckError as error:  # hours of training are not to be lost for it
             say(f"{error}; the threshold is chosen for f1 instead")
-            found = calibrate(scores, labels)
-        found.save(place)
-        say(str(found))
+            return calibrate(scores, labels)
 
     def lists(self, stage: Stage, seed: int) -> PairLists:
         pairs = self.splits.train

@@ -11,6 +11,7 @@ import torch
 
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.command import Request, run_evaluation
 from limbeck.matchers import CrossEncoder, DiPair, MatcherSpec, build, load
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
@@ -82,6 +83,25 @@ def test_two_stages_end_in_a_student_a_table_and_a_report(recipe, tmp_path):
     assert Calibration.load(tmp_path / "run" / "student").criterion == "f1"
     scores = EncodingStore.read(tmp_path / "run" / "teacher" / "scores")
     assert len(scores) == 48 and scores.dim == 1
+
+
+def test_yes_and_no_are_told_apart_at_the_threshold_that_dev_chose(recipe, pairs, tmp_path):
+    recipe["evaluation"]["threshold"] = "recall=0.9"
+    teacher, student = distill(recipe, tmp_path / "run").rows
+    rows = [json.loads(line) for line in (pairs / "test.jsonl").read_text().splitlines()]
+    truth = np.array([row["label"] == 1 for row in rows])
+    model = load(tmp_path / "run" / "student")
+    calibration = Calibration.load(tmp_path / "run" / "student")
+    scores = model.score([(row["text_a"], row["text_b"]) for row in rows])
+    said = calibration.probabilities(scores) >= calibration.threshold
+    assert said.sum() > 0 and not np.array_equal(said, scores > 0)  # else this could not fail
+    assert student.measures["f1"] == pytest.approx(2 * (said & truth).sum() / (said.sum() + truth.sum()))
+    assert student.measures["accuracy"] == pytest.approx((said == truth).mean())
+    again = run_evaluation(
+        Request(str(tmp_path / "run"), str(pairs), against=str(tmp_path / "run" / "teacher" / "model"))
+    )
+    assert again.measures == pytest.approx(student.measures)
+    assert teacher.measures["f1"] > 0
 
 
 @pytest.fixture
