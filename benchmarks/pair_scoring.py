@@ -176,10 +176,11 @@ def end_to_end(matcher: DiPair, pairs: int, texts: int, head: str, folder: Path)
         side: pa.array([f"{side}{number}" for number in generator.integers(0, texts, size=pairs)]) for side in sides
     }
     pq.write_table(pa.table(columns), folder / "pairs.parquet")
-    pq.write_table(pa.table({side: column[:texts] for side, column in columns.items()}), folder / "few.parquet")
+    every = {side: [f"{side}{number}" for number in range(texts)] for side in sides}
+    pq.write_table(pa.table(every), folder / "every.parquet")
     model, store = str(folder / "model"), folder / "store"
     with reporting(None):
-        score_pairs(model, folder / "few.parquet", folder / f"few-{head}", LocalEngine(1), **sides, store=store)
+        score_pairs(model, folder / "every.parquet", folder / f"every-{head}", LocalEngine(1), **sides, store=store)
         done = score_pairs(
             model,
             folder / "pairs.parquet",

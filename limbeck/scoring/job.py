@@ -49,6 +49,7 @@ from limbeck.stores import EncodingStore, encode_with_store
 
 DONE = "done.json"
 SHARD = 100_000  # pairs in a file
+TEXTS = 8192  # looked up at a time
 TOGETHER, LARGEST = 8, 4_000_000  # left texts that share a shard of a cross product, and its pairs at most
 
 
@@ -181,17 +182,20 @@ def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str)
 
 
 def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
-    """Encode what the stores lack, and note each text's row in them."""
+    """Encode what the stores lack of the texts that the pairs name, and note each text's row in them."""
     encoded = 0
     make_directory(folder / "work")
-    for position, table in enumerate(source.tables):
+    for position, (table, named) in enumerate(zip(source.tables, source.named_rows(), strict=True)):
         kept = _store(folder, store, matcher, position, dtype)
-        texts = (text for _, text in table.items())
-        encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(table))
+        blocks = [named[at : at + TEXTS] for at in range(0, len(named), TEXTS)]
+        texts = (text for block in blocks for text in table.take(block))
+        encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(named))
         # Anew in every call: a store that others share may have been removed and made again in another order.
-        blocks = [kept.rows(table.take(range(at, min(at + 8192, len(table))))) for at in range(0, len(table), 8192)]
+        rows = np.full(len(table), -1, dtype=np.int64)
+        for block in blocks:
+            rows[block] = kept.rows(table.take(block))
         with write_atomically(folder / "work" / f"rows-{position}.npy") as handle:
-            np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)
+            np.save(handle, rows, allow_pickle=False)
         if dtype != "float32":
             off = f"off by {kept.error.relative:.2%}, at worst by {kept.error.worst:.2%}"
             say(f"vectors of text {position + 1} are stored as {dtype}: {off}")

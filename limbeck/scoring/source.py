@@ -52,6 +52,16 @@ class Source:
             return np.asarray(self.pairs[start:stop], dtype=np.int64)
         return np.stack(np.divmod(np.arange(start, stop), len(self.tables[1])), axis=1)
 
+    def named_rows(self) -> list[np.ndarray]:
+        """The rows of each table that some pair names, ascending; a byte a text meanwhile."""
+        if self.pairs is None:
+            return [np.arange(len(table)) for table in self.tables]
+        seen = [np.zeros(len(table), dtype=bool) for table in self.tables]
+        for start in range(0, len(self.pairs), _ROWS):
+            for known, column in zip(seen, self.pairs[start : start + _ROWS].T, strict=True):
+                known[column] = True
+        return [np.flatnonzero(known) for known in seen]
+
 
 def source_state(pairs: Path | None, left: str | None, right: str | None) -> str:
     """What tells one list of pairs from another: sizes and times of the files, of a folder its files' names too."""

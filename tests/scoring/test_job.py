@@ -60,6 +60,11 @@ def listed(texts):
     return [(f"l{generator.integers(12)}", f"r{generator.integers(20)}") for _ in range(90)]
 
 
+def distinct(listed) -> int:
+    """How many texts the pairs name."""
+    return len({left for left, _ in listed}) + len({right for _, right in listed})
+
+
 def write_ids(path, listed):
     columns = {"left": [left for left, _ in listed], "right": [right for _, right in listed]}
     if path.suffix == ".parquet":
@@ -99,8 +104,7 @@ def test_texts_in_the_list_itself_are_encoded_once_each(model, texts, listed, tm
         for left, right in listed:
             handle.write(json.dumps({"text_a": texts["left"][left], "text_b": texts["right"][right]}) + "\n")
     done = score_pairs(model, tmp_path / "pairs.jsonl", tmp_path / "out", ONE)
-    distinct = len({left for left, _ in listed}) + len({right for _, right in listed})
-    assert done.encoded == distinct
+    assert done.encoded == distinct(listed)
     wanted = load(model).score([(texts["left"][left], texts["right"][right]) for left, right in listed])
     assert np.allclose([row["score"] for row in result(tmp_path / "out")], wanted, atol=1e-4)
 
@@ -157,7 +161,7 @@ def test_a_job_that_never_began_leaves_no_rows_to_the_next(model, texts, listed,
     monkeypatch.undo()
     second = write_ids(tmp_path / "second.csv", listed[9:30])
     done = score_pairs(model, second, tmp_path / "out", ONE, **sides_of(tmp_path))
-    assert (done.pairs, done.encoded) == (21, 0)
+    assert (done.pairs, done.encoded) == (21, distinct(listed[:30]) - distinct(listed[:9]))
     assert [(row["left"], row["right"]) for row in result(tmp_path / "out")] == listed[9:30]
 
 
@@ -168,7 +172,19 @@ def test_a_changed_list_encodes_only_new_texts_with_one_store(model, texts, list
         handle.write(json.dumps({"_id": "new", "text": "sort sort sort"}) + "\n")
     other = write_ids(tmp_path / "more.csv", [*listed, ("l0", "new")])
     second = score_pairs(model, other, tmp_path / "two", ONE, **sides_of(tmp_path), store=tmp_path / "store")
-    assert (first.encoded, second.encoded) == (32, 1)
+    assert (first.encoded, second.encoded) == (distinct(listed[:10]), distinct(listed) - distinct(listed[:10]) + 1)
+
+
+def test_only_texts_that_the_list_names_are_encoded(model, texts, tmp_path):
+    some = [("l11", "r3"), ("l2", "r3"), ("l11", "r19")]
+    file = write_ids(tmp_path / "pairs.csv", some)
+    done = score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=2)
+    assert done.encoded == 4
+    wanted = load(model).score([(texts["left"][left], texts["right"][right]) for left, right in some])
+    assert np.allclose([row["score"] for row in result(tmp_path / "out")], wanted, atol=1e-4)
+    (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
+    again = score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=2)
+    assert (again.scored, again.encoded) == (1, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
