@@ -19,7 +19,8 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.scoring.engine import Waiting, in_words
-from limbeck.scoring.worker import JOB, Worker
+from limbeck.scoring.plan import JOB
+from limbeck.scoring.worker import Worker
 
 PATIENCE = 30.0  # seconds without news before the cluster is looked at
 OBJECTS = 2 << 30  # bytes of Ray's object store: nothing of ours lies there, but with much less Ray hangs

@@ -100,8 +100,8 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
         if not place.exists():
             with directory_atomically(place) as folder:
                 _write_inline(pairs, folder)
-        count = len(list(place.glob("texts-*.arrow")))
-        tables = [open_texts(place / f"texts-{position}.arrow") for position in range(count)]
+        positions = mapped_rows(place / "rows.npy").shape[1]
+        tables = [_inline_texts(place / f"texts-{position}.arrow") for position in range(positions)]
     return Source(tables, mapped_rows(place / "rows.npy"), named)
 
 
@@ -109,12 +109,20 @@ def mapped_rows(file: Path) -> np.ndarray:
     """Row numbers that a job left on disk."""
     try:
         return np.load(file, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise
     except (OSError, ValueError, EOFError) as error:
-        reason = str(error).partition("\n")[0]
-        remedy = f"remove {file.parent} and run the same command again"
-        raise bad_input(file, f"is damaged ({reason})", remedy) from error
+        raise _damaged(file, error) from error
+
+
+def _inline_texts(file: Path) -> Texts:
+    try:
+        return open_texts(file)
+    except (OSError, ValueError, EOFError) as error:  # Arrow's own are among them
+        raise _damaged(file, error) from error
+
+
+def _damaged(file: Path, error: Exception) -> LimbeckError:
+    reason = "no such file" if isinstance(error, FileNotFoundError) else str(error).partition("\n")[0]
+    return bad_input(file, f"is damaged ({reason})", f"remove {file.parent} and run the same command again")
 
 
 def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:

@@ -310,6 +310,94 @@ def test_a_damaged_file_of_its_own_is_named_with_what_mends_it(model, texts, lis
     assert result(tmp_path / "out") == whole
 
 
+def test_a_head_that_is_gone_or_damaged_is_written_again(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    whole, head = result(tmp_path / "out"), tmp_path / "out" / "head"
+    for damage in ((head / "head.json").unlink, lambda: os.truncate(head / "head.safetensors", 9)):
+        damage()
+        (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
+        assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30).scored == 30
+        assert result(tmp_path / "out") == whole
+
+
+def damage_plan(place, damage):
+    if damage is None:
+        os.truncate(place, 20)
+        return
+    record = json.loads(place.read_text())
+    place.write_text(json.dumps(damage(record)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (None, "is not valid JSON"),
+        (lambda record: [record], "is damaged .is no record"),
+        (lambda record: {key: value for key, value in record.items() if key != "batch"}, "is damaged .batch: "),
+        (lambda record: record | {"colour": "red"}, "is damaged .colour: "),
+        (lambda record: record | {"shard": "30"}, "is damaged .shard: "),
+    ],
+)
+def test_a_damaged_plan_names_what_to_remove_and_texts_stay_encoded(model, texts, listed, tmp_path, damage, reason):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    ask, out = (model, file, tmp_path / "out", ONE), tmp_path / "out"
+    score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    whole = result(out)
+    damage_plan(out / "job.json", damage)
+    with pytest.raises(LimbeckError, match=f"job.json.*: {reason}.*; remove it and {out / 'scores'}, and run the same"):
+        score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    (out / "job.json").unlink()
+    with pytest.raises(LimbeckError, match=f"holds scores without job.json.*; remove {out / 'scores'} and run"):
+        score_pairs(*ask, **sides_of(tmp_path), shard=45)  # parts of another cut must not be taken
+    shutil.rmtree(out / "scores")
+    done = score_pairs(*ask, **sides_of(tmp_path), shard=45)
+    assert (done.scored, done.encoded) == (90, 0)
+    assert [row["pair"] for row in result(out)] == [row["pair"] for row in whole]
+    assert np.allclose([row["score"] for row in result(out)], [row["score"] for row in whole], atol=1e-5)
+
+
+def test_encodings_without_their_manifest_are_made_anew_once_they_are_removed(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    ask, store = (model, file, tmp_path / "out", ONE), tmp_path / "out" / "encodings" / "position-0"
+    score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
+    (store / "manifest.json").unlink()
+    with pytest.raises(LimbeckError, match=f"lost its manifest.json; remove {store} and run the same command again"):
+        score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    shutil.rmtree(store)
+    done = score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    assert (done.scored, done.encoded) == (30, 12)
+
+
+def test_damaged_texts_of_a_list_that_has_them_are_named(model, texts, listed, tmp_path):
+    rows = [{"text_a": texts["left"][left], "text_b": texts["right"][right]} for left, right in listed]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ask, place = (model, tmp_path / "pairs.jsonl", tmp_path / "out", ONE), tmp_path / "out" / "work" / "pairs"
+    score_pairs(*ask)
+    remedy = f"remove {place} and run the same command again"
+    for name in ("texts-1.arrow", "texts-0.ids.npy"):
+        os.truncate(place / name, 50)
+        with pytest.raises(LimbeckError, match=f"is damaged .*; {remedy}"):
+            score_pairs(*ask)
+        shutil.rmtree(place)
+        score_pairs(*ask)
+    for name in ("texts-1.arrow", "rows.npy"):
+        (place / name).unlink()
+        with pytest.raises(LimbeckError, match=f"{name}: is damaged .no such file.; {remedy}"):
+            score_pairs(*ask)
+
+
+def test_a_mark_that_is_damaged_is_set_again(model, texts, listed, tmp_path, monkeypatch):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    monkeypatch.setattr(job_module, "_planned", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
+    monkeypatch.undo()
+    os.truncate(tmp_path / "out" / "work" / "begun.json", 10)
+    assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path)).encoded == 0
+
+
 def test_texts_that_change_while_they_are_scored_are_noticed(model, texts, listed, tmp_path, monkeypatch):
     """A worker opens the texts again: other texts under the same ids would get the scores of the old."""
     file = write_ids(tmp_path / "pairs.csv", listed)

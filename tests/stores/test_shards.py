@@ -153,12 +153,19 @@ def test_a_manifest_of_another_version_or_kind_is_refused(store: EncodingStore) 
 
 
 def test_a_directory_that_holds_something_else_is_not_written_to(tmp_path: Path) -> None:
-    (tmp_path / "shards" / "000001-0123abcd").mkdir(parents=True)
+    (tmp_path / "shards" / "thesis").mkdir(parents=True)
     store = EncodingStore.open(tmp_path, {}, dim=2)
-    with pytest.raises(LimbeckError, match="holds 'shards' and is not a store"):
+    with pytest.raises(LimbeckError, match="holds 'shards' and is not a store; name another directory"):
         store.append(["a"], np.zeros((1, 2)))
-    assert (tmp_path / "shards" / "000001-0123abcd").is_dir()
+    assert (tmp_path / "shards" / "thesis").is_dir()
     assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_store_without_its_manifest_is_to_be_removed(store: EncodingStore) -> None:
+    (store.path / "manifest.json").unlink()
+    with pytest.raises(LimbeckError, match=f"lost its manifest.json; remove {store.path} and run the same"):
+        reopen(store).append(["c"], np.zeros((1, 2)))
+    assert len(list((store.path / "shards").iterdir())) == 2
 
 
 def test_what_the_manifest_does_not_name_is_removed_by_the_next_writer(store: EncodingStore) -> None:
