@@ -1,7 +1,8 @@
 """Shards on this machine: one process a core, each with one thread, which beats one process with many.
 
 The driver hands out shards over pipes. A worker that dies (killed, out of memory) gives its shard back and is replaced;
-a shard that took three workers with it is given up. A worker whose driver died finds its pipe closed and ends.
+a shard that took three workers with it is given up. A worker that fails says why, and the job ends with that. A worker
+whose driver died finds its pipe closed and ends.
 """
 
 from __future__ import annotations
@@ -111,5 +112,6 @@ def _work(folder: str, pipe: Connection) -> None:
             pipe.send(("done", worker.run(shard)))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return
-    except (LimbeckError, OSError) as error:
-        pipe.send(("failed", in_words(error, Path(folder))))
+    except Exception as error:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            pipe.send(("failed", in_words(error, Path(folder))))

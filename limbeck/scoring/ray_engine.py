@@ -44,7 +44,7 @@ class ShardWorker:
                 raise LimbeckError(f"{self.folder}: is not there on the machine {os.uname().nodename}; {remedy}")
             self.worker = self.worker or Worker(self.folder)
             return self.worker.run(shard), ""
-        except (LimbeckError, OSError) as error:
+        except Exception as error:
             return None, in_words(error, self.folder)
 
 

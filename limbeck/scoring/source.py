@@ -247,6 +247,8 @@ def _texts(path: Path, number: int, record: Record, wanted: int) -> tuple[str, .
         raise bad_input(path, "has a text that is no text", "write every text as a string", number)
     if found is None:
         raise bad_input(path, f"has the columns {', '.join(record)}", _REMEDY, number)
+    if len(found) < 2:
+        raise bad_input(path, f"has {len(found)} texts", "give every pair two or more", number)
     if wanted and len(found) != wanted:
         problem = f"has {len(found)} texts where the first line has {wanted}"
         raise bad_input(path, problem, "give every pair as many", number)

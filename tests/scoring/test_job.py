@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,9 +20,12 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.matchers import MatcherSpec, build, load
 from limbeck.scoring import job as job_module
+from limbeck.scoring import local
 from limbeck.scoring import scorer as scorer_module
+from limbeck.scoring import worker as worker_module
 from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.encoders import encoder_of
+from limbeck.scoring.engine import in_words
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.worker import top_of_each
@@ -266,6 +270,9 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
         inline.write_text("".join(json.dumps({"texts": list(texts)}) + "\n" for texts in (first, second)))
         line = f"inline.jsonl:2: has {len(second)} texts where the first line has {len(first)}"
         refused(line, inline, left=None, right=None)
+    for count in (0, 1):
+        inline.write_text(json.dumps({"texts": ["one"] * count}) + "\n")
+        refused(f"inline.jsonl:1: has {count} texts; give every pair two or more", inline, left=None, right=None)
     inline.write_text('{"text_a": "one", "text_b": 2}\n')
     refused("has a text that is no text", inline, left=None, right=None)
     refused("needs the texts of both sides", unknown, right=None)
@@ -319,6 +326,53 @@ def test_a_head_that_is_gone_or_damaged_is_written_again(model, texts, listed, t
         (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
         assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30).scored == 30
         assert result(tmp_path / "out") == whole
+
+
+class Pipe:
+    """The worker's end of a driver that asks for shard 0 for ever."""
+
+    def __init__(self):
+        self.said = []
+
+    def recv(self):
+        return 0
+
+    def send(self, message):
+        self.said.append(message)
+
+
+def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, monkeypatch):
+    file, out = write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out"
+    score_pairs(model, file, out, ONE, **sides_of(tmp_path))
+
+    def said():
+        pipe = Pipe()
+        with scorer_module.one_thread():
+            local._work(str(out), pipe)
+        (message,) = pipe.said
+        return message
+
+    for damage in (
+        lambda: os.truncate(out / "head" / "head.safetensors", 9),
+        (out / "head" / "head.safetensors").unlink,
+    ):
+        damage()
+        kind, words = said()
+        assert kind == "failed" and words.startswith(f"{out / 'head'}: is damaged (")
+        assert words.endswith("; run the same command again, which writes it anew")
+    monkeypatch.setattr(worker_module, "Worker", lambda _: [][1])
+    assert re.search(r"a worker failed in test_job.py:\d+ .IndexError: list index out of range.; please", said()[1])
+
+
+def test_no_memory_is_told_from_other_failures(tmp_path):
+    torchs = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+    for error in (MemoryError(), torchs):
+        words = in_words(error, tmp_path)
+        assert "a worker has no memory left" in words and "; free some memory, or use fewer --workers" in words
+    assert in_words(OSError(28, "No space left on device", "a"), tmp_path).startswith(
+        "a: No space left on device; mend"
+    )
+    assert "a worker failed (OSError: odd)" in in_words(OSError("odd"), tmp_path)
 
 
 def damage_plan(place, damage):
@@ -466,8 +520,6 @@ class Killing(LocalEngine):
     """Kills the first worker that has begun."""
 
     def run(self, folder, shards, advance):
-        from limbeck.scoring import local
-
         class Pool(local._Pool):
             def _heard(self, pipe):
                 if not self.waiting.lost and not getattr(self, "killed", False):

@@ -106,6 +106,17 @@ def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, sta
     assert done is None and "put --out and the texts where every machine of the cluster sees them" in problem
 
 
+def test_an_actor_that_fails_says_why(model, texts, listed, tmp_path):  # noqa: F811
+    file, out = write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out"
+    score_pairs(model, file, out, ONE, **sides_of(tmp_path), shard=30)
+    (out / "head" / "head.safetensors").write_bytes(b"no weights")
+    done, problem = ShardWorker(str(out)).run(0)
+    assert done is None and problem.startswith(f"{out / 'head'}: is damaged (")
+    os.truncate(out / "job.json", 20)
+    done, problem = ShardWorker(str(out)).run(0)
+    assert done is None and f"remove it and {out / 'scores'}" in problem
+
+
 def test_ray_is_asked_for_when_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
