@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         model: str = typer.Argument(help="A dipair or a dual encoder: a folder or a run directory."),
         pairs: Path = typer.Argument(None, help="Pairs as parquet, csv, tsv or jsonl; none for all of left x right."),
         out: Path = typer.Option(..., "--out", help="Where the scores go; killed, the same command goes on."),
-        left: str = typer.Option(None, help="Texts of the first side (jsonl or tsv), if PAIRS names them by id."),
+        left: str = typer.Option(None, help="Texts of the first side, by id: jsonl, tsv, csv or parquet."),
         right: str = typer.Option(None, help="Texts of the second side."),
         top_k: int = typer.Option(None, min=1, help="Keep only the best of each left text."),
         head: str = typer.Option("auto", help="Who computes: torch, onnx, the faster of both (auto), or int8."),

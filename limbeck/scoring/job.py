@@ -209,6 +209,14 @@ def _store(folder: Path, store: str | None, matcher: Matcher, position: int, dty
     return open_store(folder / _store_place(store, matcher, position, dtype), matcher, position, dtype)
 
 
+def _make_store(place: Path) -> None:
+    try:
+        make_directory(place)
+    except OSError as error:
+        reason = "is a file" if place.is_file() else f"cannot be made ({error.strerror})"
+        raise bad_input(place, reason, "name a folder with --store") from error
+
+
 def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str) -> str:
     if store is None:
         return f"encodings/position-{position}"
@@ -219,6 +227,8 @@ def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: s
     """Encode what the stores lack of the texts that the pairs name, and note each text's row in them."""
     encoded = 0
     make_directory(folder / "work")
+    if store is not None:
+        _make_store(Path(store))
     for position, (table, named) in enumerate(zip(source.tables, source.named_rows(), strict=True)):
         kept = _store(folder, store, matcher, position, dtype)
         blocks = [named[at : at + TEXTS] for at in range(0, len(named), TEXTS)]

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from limbeck.data.cache import file_state, open_texts, write_texts
 from limbeck.data.lines import bare_suffix
 from limbeck.data.pairs import texts_of
-from limbeck.data.passages import load_passages
+from limbeck.data.passages import load_texts
 from limbeck.data.records import Record, read_records
 from limbeck.data.texts import Texts, batches_of
 from limbeck.errors import LimbeckError, bad_input
@@ -81,7 +81,7 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
     if pairs is None:
         if left is None or right is None:
             raise LimbeckError("there is nothing to score; give a file of pairs, or --left and --right for all pairs")
-        tables = [load_passages(left, with_fields=False).corpus, load_passages(right, with_fields=False).corpus]
+        tables = [load_texts(left), load_texts(right)]
         for name, table in zip((left, right), tables, strict=True):
             if (empty := table.empty()).any():
                 problem = f"text {table.id_at(int(empty.argmax()))!r} is empty"
@@ -92,7 +92,7 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
     if named:
         if left is None or right is None:
             raise LimbeckError("a file of ids needs the texts of both sides; give --left and --right")
-        tables = [load_passages(left, with_fields=False).corpus, load_passages(right, with_fields=False).corpus]
+        tables = [load_texts(left), load_texts(right)]
         if not place.exists():
             with directory_atomically(place) as folder:
                 _write_rows(folder / "rows.npy", _id_rows(pairs, tables), 2)

@@ -276,6 +276,30 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
     inline.write_text('{"text_a": "one", "text_b": 2}\n')
     refused("has a text that is no text", inline, left=None, right=None)
     refused("needs the texts of both sides", unknown, right=None)
+    refused("nope.jsonl: no such file or folder; check the path", unknown, left="nope.jsonl")
+
+
+def test_sides_may_be_tables(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    (tmp_path / "left.csv").write_text(
+        "".join(f"{key},{text}\n" for key, text in {"id": "text", **texts["left"]}.items())
+    )
+    columns = {"id": list(texts["right"]), "text": list(texts["right"].values())}
+    pq.write_table(pa.table(columns), tmp_path / "right.parquet")
+    score_pairs(model, file, tmp_path / "a", ONE, **sides_of(tmp_path), head="torch")
+    sides = {"left": str(tmp_path / "left.csv"), "right": str(tmp_path / "right.parquet")}
+    score_pairs(model, file, tmp_path / "b", ONE, **sides, head="torch")
+    assert [row["pair"] for row in result(tmp_path / "a")] == [row["pair"] for row in result(tmp_path / "b")]
+    first, second = ([row["score"] for row in result(tmp_path / name)] for name in "ab")
+    assert np.allclose(first, second, atol=1e-5)
+
+
+def test_a_place_that_cannot_hold_vectors_is_named_as_a_store(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    with pytest.raises(LimbeckError, match=f"{file}: is a file; name a folder with --store"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), store=file)
+    with pytest.raises(LimbeckError, match="cannot be made .Not a directory.; name a folder with --store"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), store=file / "deep")
 
 
 def test_what_is_not_of_a_job_is_never_deleted(model, texts, listed, tmp_path):

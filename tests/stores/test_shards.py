@@ -79,6 +79,20 @@ def test_another_identity_is_refused_and_every_difference_is_named(store: Encodi
         EncodingStore.open(store.path, {"weights": "abc"}, dim=3)
 
 
+def test_a_difference_deep_inside_long_descriptions_is_shown(tmp_path: Path) -> None:
+    def key(lengths: list[int], name: str) -> dict:
+        return {"configuration": {"a": "x" * 99, "lengths": lengths, "name": name}}
+
+    first = EncodingStore.open(tmp_path, key([8] * 40 + [9], "y" * 99 + "1"), dim=2)
+    first.append(["a"], np.zeros((1, 2)))
+    with pytest.raises(LimbeckError) as refused:
+        EncodingStore.open(tmp_path, key([8] * 40 + [7], "y" * 99 + "2"), dim=2)
+    eights = "8," * 10
+    assert f"configuration.lengths is ...{eights}9] there and ...{eights}7] here" in str(refused.value)
+    assert 'y1" there' in str(refused.value) and 'y2" here' in str(refused.value)
+    assert "configuration.a" not in str(refused.value)
+
+
 def test_a_changed_byte_is_noticed_at_the_first_touch_and_by_verify(store: EncodingStore) -> None:
     victim = sorted((store.path / "shards").glob("*/vectors.npy"))[1]
     content = bytearray(victim.read_bytes())
