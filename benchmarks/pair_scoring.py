@@ -13,7 +13,6 @@ import argparse
 import io
 import json
 import logging
-import os
 import tempfile
 import time
 import warnings
@@ -95,7 +94,7 @@ def in_onnx_int8(cross: Cross, ids: Tensor, folder: Path) -> Callable[[], Any]:
 def cross_encoders(batch: int, folder: Path) -> list[dict[str, Any]]:
     """Each size in torch and in onnxruntime, on one core and on all."""
     rows = []
-    everything = os.cpu_count() or 1
+    everything = LocalEngine().workers
     for name, sizes in SIZES.items():
         for how in ("torch", "onnxruntime int8"):
             found: dict[str, Any] = {"what": f"{name}, {how}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -19,6 +20,11 @@ class Engine(Protocol):
     """Runs a job's shards somewhere, and calls `advance` with the number of pairs that were done."""
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None: ...
+
+
+def cores() -> int:
+    """How many cores this process may run on: in a container, or under taskset, not all of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_words(error: Exception, folder: Path) -> str:

@@ -77,7 +77,7 @@ def score_pairs(
     left: str | None = None,
     right: str | None = None,
     top_k: int | None = None,
-    shard: int = SHARD,
+    shard: int | None = None,
     dtype: str = "float32",
     store: str | Path | None = None,
     head: str = "auto",
@@ -100,8 +100,11 @@ def score_pairs(
         with _nothing_left_of_a_mistake(folder):
             source = open_source(asked.list_file, asked.left, asked.right, folder / "work")
             _require_texts(matcher, source)
+        if known is not None and shard is not None and _cut(shard, known, source) != known.shard:
+            remedy = "leave --shard out, or choose another --out"
+            raise LimbeckError(f"{folder}: was begun with --shard {known.shard}, not {shard}; {remedy}")
         encoded = _encode(matcher, source, folder, dtype, asked.store)
-        plan = known or _planned(folder, asked, source, matcher, shard)
+        plan = known or _planned(folder, asked, source, matcher, shard or SHARD)
         waiting = [number for number in range(plan.shards) if not is_whole(part_file(folder, number))]
         todo = sum(_size(plan, number) for number in waiting)
         if waiting:
@@ -250,14 +253,14 @@ def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard
     """How pairs are cut and batched, for good."""
     if not len(source):
         raise LimbeckError("there are no pairs to score; check the list")
-    if asked.top_k is not None and source.pairs is None:
-        shard = whole_lefts(shard, len(source.tables[1]))
     positions = range(len(source.tables))
     stores = [_store(folder, asked.store, matcher, at, asked.dtype) for at in positions]
     rows = store_rows(folder, source.rows(0, min(len(source), TRIED)))
     how, batch = choose_head(PairHead.of(matcher), asked.asked, stores, rows)
     places = [_store_place(asked.store, matcher, at, asked.dtype) for at in positions]
-    plan = Plan(**asked.model_dump(), pairs=len(source), shard=shard, stores=places, head=how, batch=batch)
+    plan = Plan(
+        **asked.model_dump(), pairs=len(source), shard=_cut(shard, asked, source), stores=places, head=how, batch=batch
+    )
     make_directory(folder / SCORES)
     plan.write(folder)
     return plan
@@ -269,6 +272,13 @@ def _write_head(folder: Path, matcher: Matcher, model: str) -> None:
     calibration = Calibration.load(model_folder(model))
     if calibration is not None:
         calibration.save(folder / HEAD)
+
+
+def _cut(shard: int, asked: Asked, source: Source) -> int:
+    """Pairs in a shard, where so many are asked for."""
+    if asked.top_k is None or source.pairs is not None:
+        return shard
+    return whole_lefts(shard, len(source.tables[1]))
 
 
 def whole_lefts(shard: int, rights: int) -> int:

@@ -8,7 +8,6 @@ whose driver died finds its pipe closed and ends.
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -17,14 +16,14 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.progress import reporting
-from limbeck.scoring.engine import Waiting, in_words
+from limbeck.scoring.engine import Waiting, cores, in_words
 
 
 class LocalEngine:
     """Runs a job's shards in `workers` processes; one worker runs in this one."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or os.cpu_count() or 1
+        self.workers = workers or cores()
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         count = min(self.workers, len(shards))

@@ -650,8 +650,28 @@ def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path,
     first = json.loads((tmp_path / "out" / "job.json").read_text())
     monkeypatch.setattr(scorer_module.Scorer, "tune", lambda *_: 1)
     (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
-    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=11)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
     assert json.loads((tmp_path / "out" / "job.json").read_text()) == first
+
+
+def test_another_cut_of_a_job_that_was_begun_is_refused(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    with pytest.raises(LimbeckError, match="out: was begun with --shard 30, not 50; leave --shard out"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=50)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=2)
+    score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=2)  # cut at whole left texts
+    with pytest.raises(LimbeckError, match="best: was begun with --shard 160, not 200;"):
+        score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=200, top_k=2)
+
+
+def test_a_worker_for_each_core_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7})
+    assert LocalEngine().workers == 3 and LocalEngine(2).workers == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert LocalEngine().workers == 6
 
 
 def test_a_worker_loads_no_library_of_models():

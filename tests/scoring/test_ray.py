@@ -125,6 +125,21 @@ def test_ray_is_asked_for_when_it_is_missing(monkeypatch):
         RayEngine().run(Path("."), [0], print)
 
 
+def test_a_cluster_of_its_own_has_the_cores_that_this_process_may_use(monkeypatch):
+    asked = {}
+
+    class Ray:
+        init = staticmethod(lambda **options: asked.update(options))
+        shutdown = staticmethod(lambda: None)
+
+    monkeypatch.setitem(sys.modules, "ray", Ray)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7})
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
+        monkeypatch.setenv(name, "token")
+    with ray_engine._cluster(None, None):
+        assert asked["num_cpus"] == 3
+
+
 def command(model, file, out, tmp_path):  # noqa: F811
     sides = [part for name, path in sides_of(tmp_path).items() for part in (f"--{name}", path)]
     start = [sys.executable, "-m", "limbeck", "score", model, str(file), "--out", str(out), *sides]
