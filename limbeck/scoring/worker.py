@@ -80,9 +80,7 @@ class Worker:
         scores = self.scorer.score(store_rows(self.folder, rows)) if len(rows) else np.zeros((0, 1), np.float32)
         bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         if len(bad):
-            raise LimbeckError(
-                f"the score of pair {numbers[bad[0]] + 1} is not finite; the model is damaged, use another"
-            )
+            raise LimbeckError(f"the score of pair {numbers[bad[0]]} is not finite; the model is damaged, use another")
         table = self._table(numbers, rows, scores)
         with write_atomically(part_file(self.folder, shard)) as handle:
             pq.write_table(table, handle, compression="zstd")

@@ -213,6 +213,17 @@ def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed
         score_pairs(str(tmp_path / "calibrated"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
 
 
+def test_a_score_that_is_not_finite_is_named_by_its_pairs_number(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    worker = worker_module.Worker(tmp_path / "out")
+    score = worker.scorer.score
+    worker.scorer.score = lambda rows: np.where(np.arange(len(rows))[:, None] == 7, np.nan, score(rows))
+    with pytest.raises(LimbeckError, match="the score of pair 37 is not finite"):
+        worker.run(1)
+    assert result(tmp_path / "out")[37]["pair"] == 37
+
+
 def test_the_best_of_several_scores_is_nobodys_guess(tiny_bert, texts, tmp_path):
     lengths = {"layers": 1, "query_length": 8, "document_length": 8}
     spec = MatcherSpec(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, outputs=3, **lengths)
