@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from limbeck.data.cache import file_state, open_texts, write_texts
+from limbeck.data.cache import file_state, open_texts, write_pieces, write_texts
 from limbeck.data.lines import bare_suffix
 from limbeck.data.pairs import texts_of
 from limbeck.data.passages import load_texts
@@ -95,7 +95,7 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
         tables = [load_texts(left), load_texts(right)]
         if not place.exists():
             with directory_atomically(place) as folder:
-                _write_rows(folder / "rows.npy", _id_rows(pairs, tables), 2)
+                write_pieces(folder / "rows.npy", _id_rows(pairs, tables))
     else:
         if not place.exists():
             with directory_atomically(place) as folder:
@@ -231,7 +231,7 @@ def _write_inline(path: Path, folder: Path) -> None:
                 yield np.stack(columns, axis=1).astype(np.int32)
                 advance(len(block))
 
-    _write_rows(folder / "rows.npy", rows(), None)
+    write_pieces(folder / "rows.npy", rows())
     if not known:
         raise bad_input(path, "holds no pairs", _REMEDY)
     for position, some in enumerate(texts):
@@ -266,19 +266,3 @@ def _known(known: dict[bytes, int], texts: list[str], column: list[str]) -> list
             texts.append(text)
         rows.append(row)
     return rows
-
-
-def _write_rows(file: Path, blocks: Iterable[np.ndarray], positions: int | None) -> None:
-    """Blocks of rows as one npy file, a block in memory at a time: the header is written when the number is known."""
-    count, width = 0, positions
-    raw = file.with_suffix(".raw")
-    with open(raw, "wb") as handle:
-        for block in blocks:
-            handle.write(np.ascontiguousarray(block, dtype=np.int32).tobytes())
-            count, width = count + len(block), block.shape[1]
-    with open(file, "wb") as target, open(raw, "rb") as source:
-        header = {"descr": "<i4", "fortran_order": False, "shape": (count, width or 2)}
-        np.lib.format.write_array_header_1_0(target, header)
-        while part := source.read(1 << 22):
-            target.write(part)
-    raw.unlink()
