@@ -569,9 +569,25 @@ class Killing(LocalEngine):
 @pytest.mark.full
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
-    score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), shard=10)
-    score_pairs(model, file, tmp_path / "two", Killing(2), **sides_of(tmp_path), shard=10)
+    score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), shard=10, head="torch")
+    score_pairs(model, file, tmp_path / "two", Killing(2), **sides_of(tmp_path), shard=10, head="torch")
     assert result(tmp_path / "one") == result(tmp_path / "two")
+
+
+class Damaging(LocalEngine):
+    """Spoils the head before its workers read it."""
+
+    def run(self, folder, shards, advance):
+        os.truncate(folder / "head" / "head.safetensors", 9)
+        super().run(folder, shards, advance)
+
+
+@pytest.mark.full
+def test_workers_that_fail_end_the_job_with_their_reason(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    with pytest.raises(LimbeckError, match="head: is damaged .*; run the same command again, which writes it anew"):
+        score_pairs(model, file, tmp_path / "out", Damaging(2), **sides_of(tmp_path), shard=30)
+    assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path)).scored == 90
 
 
 @pytest.mark.full
