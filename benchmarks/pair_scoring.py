@@ -13,7 +13,6 @@ import argparse
 import io
 import json
 import logging
-import os
 import tempfile
 import time
 import warnings
@@ -95,7 +94,7 @@ def in_onnx_int8(cross: Cross, ids: Tensor, folder: Path) -> Callable[[], Any]:
 def cross_encoders(batch: int, folder: Path) -> list[dict[str, Any]]:
     """Each size in torch and in onnxruntime, on one core and on all."""
     rows = []
-    everything = os.cpu_count() or 1
+    everything = LocalEngine().workers
     for name, sizes in SIZES.items():
         for how in ("torch", "onnxruntime int8"):
             found: dict[str, Any] = {"what": f"{name}, {how}"}
@@ -176,10 +175,11 @@ def end_to_end(matcher: DiPair, pairs: int, texts: int, head: str, folder: Path)
         side: pa.array([f"{side}{number}" for number in generator.integers(0, texts, size=pairs)]) for side in sides
     }
     pq.write_table(pa.table(columns), folder / "pairs.parquet")
-    pq.write_table(pa.table({side: column[:texts] for side, column in columns.items()}), folder / "few.parquet")
+    every = {side: [f"{side}{number}" for number in range(texts)] for side in sides}
+    pq.write_table(pa.table(every), folder / "every.parquet")
     model, store = str(folder / "model"), folder / "store"
     with reporting(None):
-        score_pairs(model, folder / "few.parquet", folder / f"few-{head}", LocalEngine(1), **sides, store=store)
+        score_pairs(model, folder / "every.parquet", folder / f"every-{head}", LocalEngine(1), **sides, store=store)
         done = score_pairs(
             model,
             folder / "pairs.parquet",

@@ -52,6 +52,12 @@ def write_pairs(path: Path, pairs: int, texts: int) -> None:
             writer.write_table(pa.table({"left": columns[0], "right": columns[1]}))
 
 
+def write_every_text(path: Path, texts: int) -> None:
+    """Each text in one pair: a list that has all of them encoded."""
+    names = pa.array([f"t{number}" for number in range(texts)])
+    pq.write_table(pa.table({"left": names, "right": names}), path)
+
+
 def memory(process: psutil.Process) -> int:
     """Bytes of a process and its children, what they share counted once."""
     total = 0
@@ -63,10 +69,9 @@ def memory(process: psutil.Process) -> int:
     return total
 
 
-def measure(folder: Path, pairs: int, texts: int, head: str) -> dict[str, Any]:
-    write_pairs(folder / "pairs.parquet", pairs, texts)
-    out = folder / f"out-{pairs}"
-    command = [sys.executable, "-m", "limbeck", "score", str(folder / "model"), str(folder / "pairs.parquet")]
+def measure(folder: Path, list_file: Path, pairs: int, head: str) -> dict[str, Any]:
+    out = folder / f"out-{list_file.stem}"
+    command = [sys.executable, "-m", "limbeck", "score", str(folder / "model"), str(list_file)]
     command += ["--left", str(folder / "left.jsonl"), "--right", str(folder / "right.jsonl")]
     command += ["--store", str(folder / "store"), "--head", head, "--out", str(out), "--json"]
     began = time.perf_counter()
@@ -101,9 +106,13 @@ def main() -> None:
         write_model(folder / "model")
         for seed, side in enumerate(("left", "right")):
             write_texts(folder / f"{side}.jsonl", options.texts, seed)
-        measure(folder, options.texts, options.texts, options.head)  # encodes the texts
+        write_every_text(folder / "every.parquet", options.texts)
+        measure(folder, folder / "every.parquet", options.texts, options.head)
         for pairs in options.pairs:
-            rows.append(measure(folder, pairs, options.texts, options.head))
+            file = folder / f"pairs-{pairs}.parquet"
+            write_pairs(file, pairs, options.texts)
+            rows.append(measure(folder, file, pairs, options.head))
+            file.unlink()
             row = rows[-1]
             if not options.json:
                 print(

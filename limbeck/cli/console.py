@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ class Bars:
             TimeRemainingColumn(compact=True),
             console=err,
             transient=True,
+            speed_estimate_period=math.inf,  # the last 1,000 steps, however far apart they are
         )
 
     @contextmanager
@@ -66,12 +68,12 @@ class Lines:
         self.tasks.append(task)
 
         def advance(count: int) -> None:
-            task.done += count
             now = time.monotonic()
+            task.advance(count, now)
             spent = now - self.tasks[0].started
             if now - self.spoke > max(SILENCE, min(LONGEST_SILENCE, spent / 20)):
                 within = f" ({task})" if task is not self.tasks[0] else ""
-                self.say(f"{self.tasks[0]}, {spent:.0f} s{within}")
+                self.say(f"{self.tasks[0]}, {spent:.0f} s{self.tasks[0].left(now)}{within}")
 
         try:
             yield advance
@@ -92,9 +94,30 @@ class _Task:
     total: int | None
     started: float
     done: int = 0
+    first: tuple[float, int] | None = None  # when the first step was told, and what was done by then
+
+    def advance(self, count: int, now: float) -> None:
+        self.done += count
+        self.first = self.first or (now, self.done)
+
+    def left(self, now: float) -> str:
+        """How long it will take yet, by its speed since the first step: what an earlier run did comes with that."""
+        if not self.total or self.first is None or self.done <= self.first[1]:
+            return ""
+        began, before = self.first
+        seconds = (now - began) * max(0, self.total - self.done) / (self.done - before)
+        return f", about {_duration(seconds)} left"
 
     def __str__(self) -> str:
         return f"{self.label}: {self.done:,}" + (f" of {self.total:,}" if self.total else "")
+
+
+def _duration(seconds: float) -> str:
+    """A time in two or three digits."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def reporter() -> Bars | Lines:

@@ -69,7 +69,7 @@ def cached_array(source: str, state: str, pieces: Callable[[], Iterable[np.ndarr
     """The same for an array [n, ...] that is made piece by piece along its first axis."""
 
     def write(file: Path) -> None:
-        _write_array(file, pieces())
+        write_pieces(file, pieces())
 
     return _cached(source, state, ".npy", _mapped, write)
 
@@ -130,7 +130,7 @@ def _mapped(file: Path) -> np.ndarray:
     return np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
 
 
-def _write_array(file: Path, pieces: Iterable[np.ndarray]) -> None:
+def write_pieces(file: Path, pieces: Iterable[np.ndarray]) -> None:
     """An .npy file of unknown length: numpy pads its header so that the first axis can be filled in at the end."""
     with write_atomically(file) as handle:
         length = 0

@@ -7,6 +7,7 @@ is flattened (`metadata.year`), a list is a list of strings. Only an index reads
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -15,11 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from limbeck.data.cache import cached_texts, file_state
 from limbeck.data.dataset import PairData
-from limbeck.data.fields import identifier
+from limbeck.data.fields import identifier, type_name
 from limbeck.data.lines import bare_suffix, json_lines, lines, plain_or_gz
+from limbeck.data.records import read_records
 from limbeck.data.tables import JsonLines, TabSeparated, read_texts
-from limbeck.data.texts import Texts
+from limbeck.data.texts import Texts, batches_of
 from limbeck.errors import bad_input
 from limbeck.files import digest_of
 
@@ -68,6 +71,39 @@ def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
         raise bad_input(str(source), "holds pairs, not passages", _FORMS)
     file = plain_or_gz(path / "corpus.jsonl") if with_fields and path.is_dir() else None
     return Passages(data.name, data.corpus, read_fields(file) if file else None, data.queries)
+
+
+def load_texts(source: str | Path) -> Texts:
+    """Texts by id, without fields: of whatever has passages, or of a csv or parquet table of `id` and `text`."""
+    path = Path(source).expanduser()
+    if path.is_file() and bare_suffix(path) in (".csv", ".parquet"):
+        return cached_texts(
+            f"{path.resolve()} table",
+            file_state(path),
+            lambda: batches_of(_table_rows(path)),
+            lambda key: bad_input(path, f"duplicate text id {key!r}", "give every text an id of its own"),
+        )
+    if not path.exists() and not re.match(r"(hf|ir):|pydocs$", str(source)):
+        remedy = "check the path, or write hf:owner/name for a data set of the hub"
+        raise bad_input(str(source), "no such file or folder", remedy)
+    return load_passages(source, with_fields=False).corpus
+
+
+def _table_rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    number = 0
+    for number, record in read_records(path):
+        name = next((name for name in ("_id", "id") if name in record), None)
+        if name is None or "text" not in record:
+            problem = f"has the columns {', '.join(record)}"
+            raise bad_input(path, problem, "name the ids id and the texts text", number)
+        key = identifier(path, number, record[name], f"`{name}`")
+        title, text = record.get("title") or "", record["text"]
+        if not isinstance(text, str) or not isinstance(title, str):
+            wrong = text if not isinstance(text, str) else title
+            raise bad_input(path, f"a text of {key!r} is {type_name(wrong)}", "write it as a string", number)
+        yield key, title, text
+    if not number:
+        raise bad_input(path, "holds no texts", "write one text per row")
 
 
 def read_fields(path: Path) -> pa.Table | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
 from scipy import optimize, special
 
 from limbeck.errors import LimbeckError, bad_input
@@ -23,7 +25,7 @@ SMALL = 1e-12
 _CRITERION = re.compile(r"f1|(precision|recall)=(0?\.\d+|1(\.0*)?|0)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 class Calibration:
     """From a raw score to a probability, and from that to yes or no."""
 
@@ -60,7 +62,7 @@ class Calibration:
         values = read_json(place)
         try:
             return cls(**values)
-        except TypeError as error:
+        except (TypeError, ValidationError) as error:
             raise bad_input(place, "is no calibration", "remove it, or calibrate the model again") from error
 
     def __str__(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.progress import say
 
 ATTEMPTS = 3
+MEMORY = "free some memory, or use fewer --workers, and run the same command again"
 
 
 class Engine(Protocol):
@@ -19,11 +22,23 @@ class Engine(Protocol):
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None: ...
 
 
-def in_words(error: LimbeckError | OSError, folder: Path) -> str:
-    """What a worker tells its driver of a mistake that the user can mend."""
+def cores() -> int:
+    """How many cores this process may run on: in a container, or under taskset, not all of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_words(error: Exception, folder: Path) -> str:
+    """What a worker tells its driver of a failure, which would come again with every other worker."""
     if isinstance(error, LimbeckError):
         return str(error)
-    return f"{error.filename or folder}: {error.strerror}; mend that and run the same command again"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or folder}: {error.strerror}; mend that and run the same command again"
+    reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):  # as torch puts it
+        return f"{folder}: a worker has no memory left ({reason}); {MEMORY}"
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" in {Path(frame.filename).name}:{frame.lineno}" for frame in place)
+    return f"{folder}: a worker failed{where} ({reason}); please report this line"
 
 
 class Waiting:
@@ -40,7 +55,6 @@ class Waiting:
         """A worker died over this shard: it is the next one again."""
         self.lost[shard] += 1
         if self.lost[shard] >= ATTEMPTS:
-            remedy = "free some memory, or use fewer --workers, and run the same command again"
-            raise LimbeckError(f"shard {shard} took {ATTEMPTS} workers with it, the last {how}; {remedy}")
+            raise LimbeckError(f"shard {shard} took {ATTEMPTS} workers with it, the last {how}; {MEMORY}")
         say(f"a worker died {how}; its shard {shard} is done again")
         self.shards.appendleft(shard)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
 from limbeck.matchers.interactions.dipair import TransformerHead
 from limbeck.matchers.interactions.heads import make_head
@@ -69,11 +70,17 @@ class PairHead:
 
     @classmethod
     def load(cls, folder: Path) -> PairHead:
-        facts = read_json(folder / FACTS)
-        if "similarity" in facts:
-            return cls(facts, None)
-        module = make_head(MatcherSpec.model_validate(facts["spec"]), facts["dim"])
-        module.load_state_dict(load_file(folder / WEIGHTS))
+        """The head of a job's folder; every call of the job writes it anew."""
+        remedy = "run the same command again, which writes it anew"
+        facts = read_json(folder / FACTS, remedy)
+        try:
+            if "similarity" in facts:
+                return cls(facts, None)
+            module = make_head(MatcherSpec.model_validate(facts["spec"]), facts["dim"])
+            module.load_state_dict(load_file(folder / WEIGHTS))
+        except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
+            reason = str(error).partition("\n")[0]
+            raise bad_input(folder, f"is damaged ({reason})", remedy) from error
         return cls(facts, module.eval())
 
     def require(self, how: str) -> None:

@@ -18,13 +18,12 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import (
     alone_in,
     digest,
@@ -42,13 +41,15 @@ from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.encoders import encoder_of, open_store
 from limbeck.scoring.engine import Engine
 from limbeck.scoring.heads import PairHead
+from limbeck.scoring.plan import DONE, HEAD, JOB, SCORES, Asked, Plan
 from limbeck.scoring.scorer import TRIED, choose_head
 from limbeck.scoring.source import Source, open_source, source_state
-from limbeck.scoring.worker import FORMAT, HEAD, JOB, SCORES, Plan, is_whole, part_file, require_same_source, store_rows
+from limbeck.scoring.worker import is_whole, part_file, require_same_source, store_rows
 from limbeck.stores import EncodingStore, encode_with_store
 
-DONE = "done.json"
 SHARD = 100_000  # pairs in a file
+BEGUN = Path("work") / "begun.json"  # the mark of a job's folder, from before it has a plan
+TEXTS = 8192  # looked up at a time
 TOGETHER, LARGEST = 8, 4_000_000  # left texts that share a shard of a cross product, and its pairs at most
 
 
@@ -76,7 +77,7 @@ def score_pairs(
     left: str | None = None,
     right: str | None = None,
     top_k: int | None = None,
-    shard: int = SHARD,
+    shard: int | None = None,
     dtype: str = "float32",
     store: str | Path | None = None,
     head: str = "auto",
@@ -94,28 +95,21 @@ def score_pairs(
         make_directory(folder)
     with alone_in(folder):
         began = time.monotonic()
-        given = Path(pairs).absolute() if pairs is not None else None
-        left, right = (str(Path(side).absolute()) if side and Path(side).exists() else side for side in (left, right))
-        wanted: dict[str, Any] = {
-            "model": str(model),
-            "identity": digest(str(matcher.identity()), repr(Calibration.load(model_folder(model)))),
-            "source": source_state(given, left, right),
-            "pairs_file": str(given) if given else None,
-            "left": left,
-            "right": right,
-            "top_k": top_k,
-            "dtype": dtype,
-            "store": str(Path(store).absolute()) if store else None,
-            "asked": head,
-        }
-        _claim(folder, wanted)
+        asked = _asked(matcher, model, pairs, left, right, top_k, dtype, store, head)
+        known = _claim(folder, asked)
         with _nothing_left_of_a_mistake(folder):
-            source = open_source(given, left, right, folder / "work")
+            source = open_source(asked.list_file, asked.left, asked.right, folder / "work")
             _require_texts(matcher, source)
-        encoded = _encode(matcher, source, folder, dtype, wanted["store"])
-        plan = _planned(folder, wanted, source, matcher, shard)
+        if known is not None and shard is not None and _cut(shard, known, source) != known.shard:
+            remedy = "leave --shard out, or choose another --out"
+            raise LimbeckError(f"{folder}: was begun with --shard {known.shard}, not {shard}; {remedy}")
+        encoded = _encode(matcher, source, folder, dtype, asked.store)
+        plan = known or _planned(folder, asked, source, matcher, shard or SHARD)
         waiting = [number for number in range(plan.shards) if not is_whole(part_file(folder, number))]
         todo = sum(_size(plan, number) for number in waiting)
+        if waiting:
+            (folder / DONE).unlink(missing_ok=True)
+            _write_head(folder, matcher, model)
         with progress("Scoring pairs", plan.pairs) as advance:
             advance(plan.pairs - todo)
             if waiting:
@@ -125,6 +119,34 @@ def score_pairs(
         done = Done(folder, plan.pairs, todo, encoded, time.monotonic() - began, size)
         write_json(folder / DONE, {"pairs": plan.pairs, "shards": plan.shards, "bytes": size})
         return done
+
+
+def _asked(
+    matcher: Matcher,
+    model: str,
+    pairs: str | Path | None,
+    left: str | None,
+    right: str | None,
+    top_k: int | None,
+    dtype: str,
+    store: str | Path | None,
+    head: str,
+) -> Asked:
+    """The job as it was asked for, with paths that mean the same everywhere."""
+    given = Path(pairs).absolute() if pairs is not None else None
+    left, right = (str(Path(side).absolute()) if side and Path(side).exists() else side for side in (left, right))
+    return Asked(
+        model=str(model),
+        identity=digest(str(matcher.identity()), repr(Calibration.load(model_folder(model)))),
+        source=source_state(given, left, right),
+        pairs_file=str(given) if given else None,
+        left=left,
+        right=right,
+        top_k=top_k,
+        dtype=dtype,
+        store=str(Path(store).absolute()) if store else None,
+        asked=head,
+    )
 
 
 @contextmanager
@@ -140,26 +162,42 @@ def _nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
         raise
 
 
-def _claim(folder: Path, wanted: dict[str, Any]) -> None:
-    """Refuse a folder of another job, by the first thing that differs; forget what a job left that never began."""
-    begun = folder / "work" / "begun.json"
+def _claim(folder: Path, asked: Asked) -> Plan | None:
+    """The plan of a job that goes on, or none; a folder of another job is refused, by the first thing that differs."""
     if not (folder / JOB).exists():
-        ours = (
-            ("work", "encodings", HEAD, SCORES) if begun.exists() else ()
-        )  # the mark of a job that never came to its plan
-        if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
-            raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
-        if not begun.exists() or read_json(begun) != wanted:
-            shutil.rmtree(folder / "work", ignore_errors=True)  # rows of another list would pass for this one's
-            make_directory(folder / "work")
-            write_json(begun, wanted)
-        return
-    known = read_json(folder / JOB)
+        _begin(folder, asked)
+        return None
+    plan = Plan.read(folder)
     names = {"identity": "the model", "source": "the list of pairs", "asked": "head"}
     for key in ("identity", "source", "top_k", "dtype", "store", "asked"):
-        if known.get(key) != wanted[key]:
+        if getattr(plan, key) != getattr(asked, key):
             problem = f"holds another job ({names.get(key, key)} differs)"
             raise LimbeckError(f"{folder}: {problem}; choose another --out, with one --store for both")
+    if not (folder / BEGUN).exists():
+        write_json(folder / BEGUN, asked.model_dump())
+    return plan
+
+
+def _begin(folder: Path, asked: Asked) -> None:
+    """Mark a folder as a job's; of one that never came to its plan, all but the rows of another list is of use."""
+    begun = folder / BEGUN
+    ours = ("work", "encodings", HEAD, SCORES, DONE) if begun.exists() else ()
+    if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
+        raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
+    if any((folder / SCORES).glob("part-*.parquet")):
+        problem = f"holds scores without {JOB}, which said how they were made"
+        raise bad_input(folder, problem, f"remove {folder / SCORES} and run the same command again")
+    if not _is_mark_of(begun, asked):
+        shutil.rmtree(begun.parent, ignore_errors=True)
+        make_directory(begun.parent)
+        write_json(begun, asked.model_dump())
+
+
+def _is_mark_of(begun: Path, asked: Asked) -> bool:
+    try:
+        return bool(read_json(begun) == asked.model_dump())
+    except LimbeckError:  # absent or damaged
+        return False
 
 
 def _require_texts(matcher: Matcher, source: Source) -> None:
@@ -174,6 +212,14 @@ def _store(folder: Path, store: str | None, matcher: Matcher, position: int, dty
     return open_store(folder / _store_place(store, matcher, position, dtype), matcher, position, dtype)
 
 
+def _make_store(place: Path) -> None:
+    try:
+        make_directory(place)
+    except OSError as error:
+        reason = "is a file" if place.is_file() else f"cannot be made ({error.strerror})"
+        raise bad_input(place, reason, "name a folder with --store") from error
+
+
 def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str) -> str:
     if store is None:
         return f"encodings/position-{position}"
@@ -181,49 +227,58 @@ def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str)
 
 
 def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
-    """Encode what the stores lack, and note each text's row in them."""
+    """Encode what the stores lack of the texts that the pairs name, and note each text's row in them."""
     encoded = 0
     make_directory(folder / "work")
-    for position, table in enumerate(source.tables):
+    if store is not None:
+        _make_store(Path(store))
+    for position, (table, named) in enumerate(zip(source.tables, source.named_rows(), strict=True)):
         kept = _store(folder, store, matcher, position, dtype)
-        texts = (text for _, text in table.items())
-        encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(table))
+        blocks = [named[at : at + TEXTS] for at in range(0, len(named), TEXTS)]
+        texts = (text for block in blocks for text in table.take(block))
+        encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(named))
         # Anew in every call: a store that others share may have been removed and made again in another order.
-        blocks = [kept.rows(table.take(range(at, min(at + 8192, len(table))))) for at in range(0, len(table), 8192)]
+        rows = np.full(len(table), -1, dtype=np.int64)
+        for block in blocks:
+            rows[block] = kept.rows(table.take(block))
         with write_atomically(folder / "work" / f"rows-{position}.npy") as handle:
-            np.save(handle, np.concatenate([*blocks, np.zeros(0, dtype=np.int64)]), allow_pickle=False)
+            np.save(handle, rows, allow_pickle=False)
         if dtype != "float32":
             off = f"off by {kept.error.relative:.2%}, at worst by {kept.error.worst:.2%}"
             say(f"vectors of text {position + 1} are stored as {dtype}: {off}")
     return encoded
 
 
-def _planned(folder: Path, wanted: dict[str, Any], source: Source, matcher: Matcher, shard: int) -> Plan:
-    """The plan of the folder; the first call decides how pairs are cut and batched."""
-    place = folder / JOB
-    if place.exists():
-        known = read_json(place)
-        if known.get("format") != FORMAT:
-            raise LimbeckError(f"{place}: is of format {known.get('format')}; use the limbeck that wrote it")
-        return Plan(**known)
+def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard: int) -> Plan:
+    """How pairs are cut and batched, for good."""
     if not len(source):
         raise LimbeckError("there are no pairs to score; check the list")
-    if wanted["top_k"] is not None and source.pairs is None:
-        shard = whole_lefts(shard, len(source.tables[1]))
     positions = range(len(source.tables))
-    stores = [_store(folder, wanted["store"], matcher, at, wanted["dtype"]) for at in positions]
+    stores = [_store(folder, asked.store, matcher, at, asked.dtype) for at in positions]
     rows = store_rows(folder, source.rows(0, min(len(source), TRIED)))
-    head = PairHead.of(matcher)
-    how, batch = choose_head(head, wanted["asked"], stores, rows)
-    places = [_store_place(wanted["store"], matcher, at, wanted["dtype"]) for at in positions]
-    plan = Plan(**wanted, pairs=len(source), shard=shard, stores=places, head=how, batch=batch)
-    head.save(folder / HEAD)
-    calibration = Calibration.load(model_folder(wanted["model"]))
+    how, batch = choose_head(PairHead.of(matcher), asked.asked, stores, rows)
+    places = [_store_place(asked.store, matcher, at, asked.dtype) for at in positions]
+    plan = Plan(
+        **asked.model_dump(), pairs=len(source), shard=_cut(shard, asked, source), stores=places, head=how, batch=batch
+    )
+    make_directory(folder / SCORES)
+    plan.write(folder)
+    return plan
+
+
+def _write_head(folder: Path, matcher: Matcher, model: str) -> None:
+    """What workers need of the model; in every call, so that a damaged one is mended."""
+    PairHead.of(matcher).save(folder / HEAD)
+    calibration = Calibration.load(model_folder(model))
     if calibration is not None:
         calibration.save(folder / HEAD)
-    make_directory(folder / SCORES)
-    write_json(place, asdict(plan))
-    return plan
+
+
+def _cut(shard: int, asked: Asked, source: Source) -> int:
+    """Pairs in a shard, where so many are asked for."""
+    if asked.top_k is None or source.pairs is not None:
+        return shard
+    return whole_lefts(shard, len(source.tables[1]))
 
 
 def whole_lefts(shard: int, rights: int) -> int:

@@ -1,13 +1,13 @@
 """Shards on this machine: one process a core, each with one thread, which beats one process with many.
 
 The driver hands out shards over pipes. A worker that dies (killed, out of memory) gives its shard back and is replaced;
-a shard that took three workers with it is given up. A worker whose driver died finds its pipe closed and ends.
+a shard that took three workers with it is given up. A worker that fails says why, and the job ends with that. A worker
+whose driver died finds its pipe closed and ends.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -16,14 +16,14 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.progress import reporting
-from limbeck.scoring.engine import Waiting, in_words
+from limbeck.scoring.engine import Waiting, cores, in_words
 
 
 class LocalEngine:
     """Runs a job's shards in `workers` processes; one worker runs in this one."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or os.cpu_count() or 1
+        self.workers = workers or cores()
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         count = min(self.workers, len(shards))
@@ -111,5 +111,6 @@ def _work(folder: str, pipe: Connection) -> None:
             pipe.send(("done", worker.run(shard)))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return
-    except (LimbeckError, OSError) as error:
-        pipe.send(("failed", in_words(error, Path(folder))))
+    except Exception as error:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            pipe.send(("failed", in_words(error, Path(folder))))

@@ -18,8 +18,9 @@ from threading import Thread
 from typing import Any
 
 from limbeck.errors import LimbeckError
-from limbeck.scoring.engine import Waiting, in_words
-from limbeck.scoring.worker import JOB, Worker
+from limbeck.scoring.engine import Waiting, cores, in_words
+from limbeck.scoring.plan import JOB
+from limbeck.scoring.worker import Worker
 
 PATIENCE = 30.0  # seconds without news before the cluster is looked at
 OBJECTS = 2 << 30  # bytes of Ray's object store: nothing of ours lies there, but with much less Ray hangs
@@ -43,7 +44,7 @@ class ShardWorker:
                 raise LimbeckError(f"{self.folder}: is not there on the machine {os.uname().nodename}; {remedy}")
             self.worker = self.worker or Worker(self.folder)
             return self.worker.run(shard), ""
-        except (LimbeckError, OSError) as error:
+        except Exception as error:
             return None, in_words(error, self.folder)
 
 
@@ -55,10 +56,10 @@ class RayEngine:
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         with _cluster(self.address, self.workers) as ray:
-            cores = int(ray.cluster_resources().get("CPU", 1))
-            if self.workers is not None and self.workers > cores:
-                raise LimbeckError(f"the cluster has {cores} cores; use --workers {cores} or fewer")
-            count = min(self.workers or cores, len(shards))
+            there = int(ray.cluster_resources().get("CPU", 1))
+            if self.workers is not None and self.workers > there:
+                raise LimbeckError(f"the cluster has {there} cores; use --workers {there} or fewer")
+            count = min(self.workers or there, len(shards))
             _Actors(ray, folder.resolve(), shards, advance).run(count)
 
 
@@ -126,7 +127,7 @@ def _cluster(address: str | None, workers: int | None) -> Iterator[Any]:
         raise LimbeckError("ray is not installed; run `pip install 'limbeck[ray]'`, or use --engine local") from error
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        options |= {"num_cpus": workers or os.cpu_count(), "include_dashboard": False, "object_store_memory": OBJECTS}
+        options |= {"num_cpus": workers or cores(), "include_dashboard": False, "object_store_memory": OBJECTS}
         options |= {"_node_ip_address": "127.0.0.1"}
     try:
         ray.init(address=address or "local", **options)

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from limbeck.data.cache import file_state, open_texts, write_texts
+from limbeck.data.cache import file_state, open_texts, write_pieces, write_texts
 from limbeck.data.lines import bare_suffix
 from limbeck.data.pairs import texts_of
-from limbeck.data.passages import load_passages
+from limbeck.data.passages import load_texts
 from limbeck.data.records import Record, read_records
 from limbeck.data.texts import Texts, batches_of
 from limbeck.errors import LimbeckError, bad_input
@@ -52,6 +52,16 @@ class Source:
             return np.asarray(self.pairs[start:stop], dtype=np.int64)
         return np.stack(np.divmod(np.arange(start, stop), len(self.tables[1])), axis=1)
 
+    def named_rows(self) -> list[np.ndarray]:
+        """The rows of each table that some pair names, ascending; a byte a text meanwhile."""
+        if self.pairs is None:
+            return [np.arange(len(table)) for table in self.tables]
+        seen = [np.zeros(len(table), dtype=bool) for table in self.tables]
+        for start in range(0, len(self.pairs), _ROWS):
+            for known, column in zip(seen, self.pairs[start : start + _ROWS].T, strict=True):
+                known[column] = True
+        return [np.flatnonzero(known) for known in seen]
+
 
 def source_state(pairs: Path | None, left: str | None, right: str | None) -> str:
     """What tells one list of pairs from another: sizes and times of the files, of a folder its files' names too."""
@@ -71,7 +81,7 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
     if pairs is None:
         if left is None or right is None:
             raise LimbeckError("there is nothing to score; give a file of pairs, or --left and --right for all pairs")
-        tables = [load_passages(left, with_fields=False).corpus, load_passages(right, with_fields=False).corpus]
+        tables = [load_texts(left), load_texts(right)]
         for name, table in zip((left, right), tables, strict=True):
             if (empty := table.empty()).any():
                 problem = f"text {table.id_at(int(empty.argmax()))!r} is empty"
@@ -82,16 +92,16 @@ def open_source(pairs: Path | None, left: str | None, right: str | None, work: P
     if named:
         if left is None or right is None:
             raise LimbeckError("a file of ids needs the texts of both sides; give --left and --right")
-        tables = [load_passages(left, with_fields=False).corpus, load_passages(right, with_fields=False).corpus]
+        tables = [load_texts(left), load_texts(right)]
         if not place.exists():
             with directory_atomically(place) as folder:
-                _write_rows(folder / "rows.npy", _id_rows(pairs, tables), 2)
+                write_pieces(folder / "rows.npy", _id_rows(pairs, tables))
     else:
         if not place.exists():
             with directory_atomically(place) as folder:
                 _write_inline(pairs, folder)
-        count = len(list(place.glob("texts-*.arrow")))
-        tables = [open_texts(place / f"texts-{position}.arrow") for position in range(count)]
+        positions = mapped_rows(place / "rows.npy").shape[1]
+        tables = [_inline_texts(place / f"texts-{position}.arrow") for position in range(positions)]
     return Source(tables, mapped_rows(place / "rows.npy"), named)
 
 
@@ -99,12 +109,20 @@ def mapped_rows(file: Path) -> np.ndarray:
     """Row numbers that a job left on disk."""
     try:
         return np.load(file, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise
     except (OSError, ValueError, EOFError) as error:
-        reason = str(error).partition("\n")[0]
-        remedy = f"remove {file.parent} and run the same command again"
-        raise bad_input(file, f"is damaged ({reason})", remedy) from error
+        raise _damaged(file, error) from error
+
+
+def _inline_texts(file: Path) -> Texts:
+    try:
+        return open_texts(file)
+    except (OSError, ValueError, EOFError) as error:  # Arrow's own are among them
+        raise _damaged(file, error) from error
+
+
+def _damaged(file: Path, error: Exception) -> LimbeckError:
+    reason = "no such file" if isinstance(error, FileNotFoundError) else str(error).partition("\n")[0]
+    return bad_input(file, f"is damaged ({reason})", f"remove {file.parent} and run the same command again")
 
 
 def _id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
@@ -213,7 +231,7 @@ def _write_inline(path: Path, folder: Path) -> None:
                 yield np.stack(columns, axis=1).astype(np.int32)
                 advance(len(block))
 
-    _write_rows(folder / "rows.npy", rows(), None)
+    write_pieces(folder / "rows.npy", rows())
     if not known:
         raise bad_input(path, "holds no pairs", _REMEDY)
     for position, some in enumerate(texts):
@@ -229,6 +247,8 @@ def _texts(path: Path, number: int, record: Record, wanted: int) -> tuple[str, .
         raise bad_input(path, "has a text that is no text", "write every text as a string", number)
     if found is None:
         raise bad_input(path, f"has the columns {', '.join(record)}", _REMEDY, number)
+    if len(found) < 2:
+        raise bad_input(path, f"has {len(found)} texts", "give every pair two or more", number)
     if wanted and len(found) != wanted:
         problem = f"has {len(found)} texts where the first line has {wanted}"
         raise bad_input(path, problem, "give every pair as many", number)
@@ -246,19 +266,3 @@ def _known(known: dict[bytes, int], texts: list[str], column: list[str]) -> list
             texts.append(text)
         rows.append(row)
     return rows
-
-
-def _write_rows(file: Path, blocks: Iterable[np.ndarray], positions: int | None) -> None:
-    """Blocks of rows as one npy file, a block in memory at a time: the header is written when the number is known."""
-    count, width = 0, positions
-    raw = file.with_suffix(".raw")
-    with open(raw, "wb") as handle:
-        for block in blocks:
-            handle.write(np.ascontiguousarray(block, dtype=np.int32).tobytes())
-            count, width = count + len(block), block.shape[1]
-    with open(file, "wb") as target, open(raw, "rb") as source:
-        header = {"descr": "<i4", "fortran_order": False, "shape": (count, width or 2)}
-        np.lib.format.write_array_header_1_0(target, header)
-        while part := source.read(1 << 22):
-            target.write(part)
-    raw.unlink()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,48 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from limbeck import __version__
 from limbeck.errors import LimbeckError
-from limbeck.files import read_json, write_atomically
+from limbeck.files import write_atomically
 from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.heads import PairHead
+from limbeck.scoring.plan import HEAD, SCORES, Plan
 from limbeck.scoring.scorer import Scorer
 from limbeck.scoring.source import mapped_rows, open_source, source_state
 from limbeck.stores import EncodingStore
-
-JOB, SCORES, HEAD = "job.json", "scores", "head"
-FORMAT = 2
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What decides the files of a job."""
-
-    model: str
-    identity: str  # of the model's weights and configuration
-    source: str  # of the pairs' files
-    pairs: int
-    pairs_file: str | None
-    left: str | None
-    right: str | None
-    shard: int
-    top_k: int | None
-    dtype: str
-    store: str | None
-    stores: list[str]  # of each position's texts, by their place or by their place in the job's folder
-    asked: str  # which head was asked for
-    head: str  # and which one it is
-    batch: int  # pairs through the head at a time: fixed, since sums differ in their last digit by it
-    format: int = FORMAT
-    limbeck: str = __version__
-
-    @property
-    def list_file(self) -> Path | None:
-        return Path(self.pairs_file) if self.pairs_file else None
-
-    @property
-    def shards(self) -> int:
-        return math.ceil(self.pairs / self.shard)
 
 
 def require_same_source(plan: Plan) -> None:
@@ -88,7 +52,7 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.plan = plan = Plan(**read_json(folder / JOB))
+        self.plan = plan = Plan.read(folder)
         self.calibration = Calibration.load(folder / HEAD)
         require_same_source(plan)
         self.source = open_source(plan.list_file, plan.left, plan.right, folder / "work")
@@ -116,9 +80,7 @@ class Worker:
         scores = self.scorer.score(store_rows(self.folder, rows)) if len(rows) else np.zeros((0, 1), np.float32)
         bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         if len(bad):
-            raise LimbeckError(
-                f"the score of pair {numbers[bad[0]] + 1} is not finite; the model is damaged, use another"
-            )
+            raise LimbeckError(f"the score of pair {numbers[bad[0]]} is not finite; the model is damaged, use another")
         table = self._table(numbers, rows, scores)
         with write_atomically(part_file(self.folder, shard)) as handle:
             pq.write_table(table, handle, compression="zstd")

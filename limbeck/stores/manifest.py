@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from limbeck.files import digest, read_json, write_json
 from limbeck.stores.mapped import FileRecord
 
 VERSION = 1
+SHOWN = 4  # differences of two stores
 SHARD_NAME = re.compile(r"\d{6,}-[0-9a-f]{8}")
 
 
@@ -85,18 +88,31 @@ class Manifest:
 
 
 def require_same(path: Path, stored: Manifest, wanted: Manifest) -> None:
-    """Refuse to mix what two models made: name everything in which they differ."""
+    """Refuse to mix what two models made: name in what they differ."""
     differences = [
-        f"{name} is {_short(was)} there and {_short(now)} here"
-        for was_part, now_part in ((stored.identity, wanted.identity), (stored.layout, wanted.layout))
-        for name in sorted(was_part.keys() | now_part.keys())
-        if (was := was_part.get(name)) != (now := now_part.get(name))
+        *_differences(stored.identity, wanted.identity),
+        *_differences(stored.layout, wanted.layout),
     ]
     if differences:
-        problem = f"was made by something else: {'; '.join(differences)}"
+        more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        problem = f"was made by something else: {'; '.join(differences[:SHOWN])}{more}"
         raise bad_input(path, problem, "name another directory, or remove this one")
 
 
-def _short(value: Any) -> str:
-    text = canonical(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _differences(was: dict[str, Any], now: dict[str, Any], within: str = "") -> Iterator[str]:
+    """Every key whose values differ, down to the innermost, with both values."""
+    for name in sorted(was.keys() | now.keys()):
+        one, other = was.get(name), now.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from _differences(one, other, f"{within}{name}.")
+        elif one != other:
+            texts = canonical(one), canonical(other)
+            start = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(*texts, strict=False)))
+            yield f"{within}{name} is {_short(texts[0], start)} there and {_short(texts[1], start)} here"
+
+
+def _short(text: str, start: int) -> str:
+    """Some 60 characters, from a little before the place where two texts part."""
+    first = max(0, start - 20) if len(text) > 60 else 0
+    end = first + 57
+    return f"{'...' if first else ''}{text[first:end]}{'...' if end < len(text) else ''}"

@@ -162,7 +162,9 @@ class ShardDirectory:
     def _prepare(self) -> None:
         recover_directory(self._manifest_path)
         if not self._manifest_path.exists():
-            foreign = [file.name for file in self.path.iterdir() if file.name != "writer.lock"]
+            foreign = sorted(file.name for file in self.path.iterdir() if file.name != "writer.lock")
+            if foreign == ["shards"] and self._holds_shards_only():
+                raise bad_input(self.path, "is a store that lost its manifest.json", self._remedy)
             if foreign:
                 raise bad_input(self.path, f"holds {foreign[0]!r} and is not a store", "name another directory")
             replace(self.manifest, shards=()).save(self._manifest_path)
@@ -173,6 +175,9 @@ class ShardDirectory:
             ours = SHARD_NAME.fullmatch(folder.name) or folder.name.endswith(".partial")
             if ours and folder.name not in named:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _holds_shards_only(self) -> bool:
+        return all(SHARD_NAME.fullmatch(folder.name) for folder in (self.path / "shards").iterdir())
 
     def append(self, rows: int, write: Write) -> None:
         """Add a shard of `rows` rows, whose files `write` puts into the directory that it is given."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from limbeck.cli import console
-from limbeck.cli.console import Lines
+from limbeck.cli.console import Bars, Lines
 
 
 def test_a_log_tells_the_whole_task_and_what_it_is_at(capsys, monkeypatch):
@@ -19,7 +21,7 @@ def test_a_log_tells_the_whole_task_and_what_it_is_at(capsys, monkeypatch):
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "Scoring: 500 of 2,000, 12 s (Reading: 500 of 500)",
-        "Scoring: 1,500 of 2,000, 24 s (Reading: 500 of 500)",
+        "Scoring: 1,500 of 2,000, 24 s, about 9 s left (Reading: 500 of 500)",
         "Scoring: done in 24 s",
     ]
 
@@ -37,3 +39,29 @@ def test_long_work_is_told_of_more_rarely_and_short_work_not_at_all(capsys, monk
             clock[0] += 1
             advance(1)
     assert len(capsys.readouterr().err.splitlines()) < 180  # 10 s apart at first, a minute in the end
+
+
+@pytest.mark.parametrize(
+    ("step", "left"), [(35, "about 105 s left"), (600, "about 30 min left"), (36000, "about 30 h left")]
+)
+def test_the_time_left_is_told_and_leaves_out_what_an_earlier_run_did(capsys, monkeypatch, step, left):
+    clock = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    lines = Lines()
+    with lines.task("Scoring", 1000) as advance:
+        advance(900)  # was there before
+        for _ in range(2):
+            clock[0] += step
+            advance(20)
+    assert capsys.readouterr().err.splitlines()[1] == f"Scoring: 940 of 1,000, {2 * step} s, {left}"
+
+
+def test_a_bar_tells_the_time_left_however_far_apart_its_steps_are(monkeypatch):
+    bars, clock = Bars(), [0.0]
+    monkeypatch.setattr(bars.progress, "get_time", lambda: clock[0])
+    with bars.task("Scoring", 1000) as advance:
+        advance(0)
+        for _ in range(2):
+            clock[0] += 7200
+            advance(100)
+        assert bars.progress.tasks[0].time_remaining == 8 * 7200

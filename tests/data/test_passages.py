@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from limbeck.data.passages import iterate_ids, load_passages
+from limbeck.data.passages import iterate_ids, load_passages, load_texts
 from limbeck.errors import LimbeckError
 
 
@@ -68,3 +70,27 @@ def test_ids_are_read_from_lines_and_from_records(tmp_path: Path) -> None:
     assert list(iterate_ids(tmp_path / "gone.jsonl")) == ["a", "7"]
     with pytest.raises(LimbeckError, match=r"gone\.jsonl:1: `_id` is null"):
         list(iterate_ids(write(tmp_path / "gone.jsonl", [{"text": "x"}])))
+
+
+def test_texts_may_stand_in_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,text,title\n7,"one, two",\nb,three,four\n')
+    assert dict(load_texts(tmp_path / "a.csv").items()) == {"7": "one, two", "b": "four three"}
+    pq.write_table(pa.table({"_id": [1, 2], "text": ["x", ""]}), tmp_path / "a.parquet")
+    assert dict(load_texts(tmp_path / "a.parquet").items()) == {"1": "x", "2": ""}
+    assert list(load_texts(write(tmp_path / "a.jsonl", [{"_id": "a", "text": "one"}]))) == ["a"]
+
+
+def test_what_is_wrong_with_a_table_of_texts_is_named(tmp_path: Path) -> None:
+    def refused(words: str, content: str) -> None:
+        (tmp_path / "bad.csv").write_text(content)
+        with pytest.raises(LimbeckError, match=words):
+            load_texts(tmp_path / "bad.csv")
+
+    refused("bad.csv:2: has the columns key, words; name the ids id and the texts text", "key,words\n1,x\n")
+    refused("duplicate text id '1'; give every text an id", "id,text\n1,x\n1,y\n")
+    refused("bad.csv: holds no texts", "id,text\n")
+    pq.write_table(pa.table({"id": ["a"], "text": [3]}), tmp_path / "bad.parquet")
+    with pytest.raises(LimbeckError, match="bad.parquet:1: a text of 'a' is a number; write it as a string"):
+        load_texts(tmp_path / "bad.parquet")
+    with pytest.raises(LimbeckError, match="nope.jsonl: no such file or folder; check the path"):
+        load_texts("nope.jsonl")

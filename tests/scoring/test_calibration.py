@@ -79,9 +79,11 @@ def test_it_lies_beside_the_model(tmp_path):
     found.save(tmp_path)
     assert Calibration.load(tmp_path) == found
     assert Calibration.load(tmp_path / "elsewhere") is None
-    (tmp_path / "calibration.json").write_text(json.dumps({"slope": 1}))
-    with pytest.raises(LimbeckError, match="is no calibration; remove it"):
-        Calibration.load(tmp_path)
+    whole = json.loads((tmp_path / "calibration.json").read_text())
+    for damaged in ({"slope": 1}, whole | {"slope": "steep"}, whole | {"colour": "red"}, [whole]):
+        (tmp_path / "calibration.json").write_text(json.dumps(damaged))
+        with pytest.raises(LimbeckError, match="is no calibration; remove it"):
+            Calibration.load(tmp_path)
 
 
 def test_what_cannot_be_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,9 +20,12 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.matchers import MatcherSpec, build, load
 from limbeck.scoring import job as job_module
+from limbeck.scoring import local
 from limbeck.scoring import scorer as scorer_module
+from limbeck.scoring import worker as worker_module
 from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.encoders import encoder_of
+from limbeck.scoring.engine import in_words
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.worker import top_of_each
@@ -58,6 +62,11 @@ def texts(tmp_path):
 def listed(texts):
     generator = np.random.default_rng(1)
     return [(f"l{generator.integers(12)}", f"r{generator.integers(20)}") for _ in range(90)]
+
+
+def distinct(listed) -> int:
+    """How many texts the pairs name."""
+    return len({left for left, _ in listed}) + len({right for _, right in listed})
 
 
 def write_ids(path, listed):
@@ -99,8 +108,7 @@ def test_texts_in_the_list_itself_are_encoded_once_each(model, texts, listed, tm
         for left, right in listed:
             handle.write(json.dumps({"text_a": texts["left"][left], "text_b": texts["right"][right]}) + "\n")
     done = score_pairs(model, tmp_path / "pairs.jsonl", tmp_path / "out", ONE)
-    distinct = len({left for left, _ in listed}) + len({right for _, right in listed})
-    assert done.encoded == distinct
+    assert done.encoded == distinct(listed)
     wanted = load(model).score([(texts["left"][left], texts["right"][right]) for left, right in listed])
     assert np.allclose([row["score"] for row in result(tmp_path / "out")], wanted, atol=1e-4)
 
@@ -157,7 +165,7 @@ def test_a_job_that_never_began_leaves_no_rows_to_the_next(model, texts, listed,
     monkeypatch.undo()
     second = write_ids(tmp_path / "second.csv", listed[9:30])
     done = score_pairs(model, second, tmp_path / "out", ONE, **sides_of(tmp_path))
-    assert (done.pairs, done.encoded) == (21, 0)
+    assert (done.pairs, done.encoded) == (21, distinct(listed[:30]) - distinct(listed[:9]))
     assert [(row["left"], row["right"]) for row in result(tmp_path / "out")] == listed[9:30]
 
 
@@ -168,7 +176,19 @@ def test_a_changed_list_encodes_only_new_texts_with_one_store(model, texts, list
         handle.write(json.dumps({"_id": "new", "text": "sort sort sort"}) + "\n")
     other = write_ids(tmp_path / "more.csv", [*listed, ("l0", "new")])
     second = score_pairs(model, other, tmp_path / "two", ONE, **sides_of(tmp_path), store=tmp_path / "store")
-    assert (first.encoded, second.encoded) == (32, 1)
+    assert (first.encoded, second.encoded) == (distinct(listed[:10]), distinct(listed) - distinct(listed[:10]) + 1)
+
+
+def test_only_texts_that_the_list_names_are_encoded(model, texts, tmp_path):
+    some = [("l11", "r3"), ("l2", "r3"), ("l11", "r19")]
+    file = write_ids(tmp_path / "pairs.csv", some)
+    done = score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=2)
+    assert done.encoded == 4
+    wanted = load(model).score([(texts["left"][left], texts["right"][right]) for left, right in some])
+    assert np.allclose([row["score"] for row in result(tmp_path / "out")], wanted, atol=1e-4)
+    (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
+    again = score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=2)
+    assert (again.scored, again.encoded) == (1, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
@@ -191,6 +211,17 @@ def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed
     Calibration(1.0, 0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")  # fitted anew, with the same threshold
     with pytest.raises(LimbeckError, match="holds another job .the model differs."):
         score_pairs(str(tmp_path / "calibrated"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
+
+
+def test_a_score_that_is_not_finite_is_named_by_its_pairs_number(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    worker = worker_module.Worker(tmp_path / "out")
+    score = worker.scorer.score
+    worker.scorer.score = lambda rows: np.where(np.arange(len(rows))[:, None] == 7, np.nan, score(rows))
+    with pytest.raises(LimbeckError, match="the score of pair 37 is not finite"):
+        worker.run(1)
+    assert result(tmp_path / "out")[37]["pair"] == 37
 
 
 def test_the_best_of_several_scores_is_nobodys_guess(tiny_bert, texts, tmp_path):
@@ -250,9 +281,36 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
         inline.write_text("".join(json.dumps({"texts": list(texts)}) + "\n" for texts in (first, second)))
         line = f"inline.jsonl:2: has {len(second)} texts where the first line has {len(first)}"
         refused(line, inline, left=None, right=None)
+    for count in (0, 1):
+        inline.write_text(json.dumps({"texts": ["one"] * count}) + "\n")
+        refused(f"inline.jsonl:1: has {count} texts; give every pair two or more", inline, left=None, right=None)
     inline.write_text('{"text_a": "one", "text_b": 2}\n')
     refused("has a text that is no text", inline, left=None, right=None)
     refused("needs the texts of both sides", unknown, right=None)
+    refused("nope.jsonl: no such file or folder; check the path", unknown, left="nope.jsonl")
+
+
+def test_sides_may_be_tables(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    (tmp_path / "left.csv").write_text(
+        "".join(f"{key},{text}\n" for key, text in {"id": "text", **texts["left"]}.items())
+    )
+    columns = {"id": list(texts["right"]), "text": list(texts["right"].values())}
+    pq.write_table(pa.table(columns), tmp_path / "right.parquet")
+    score_pairs(model, file, tmp_path / "a", ONE, **sides_of(tmp_path), head="torch")
+    sides = {"left": str(tmp_path / "left.csv"), "right": str(tmp_path / "right.parquet")}
+    score_pairs(model, file, tmp_path / "b", ONE, **sides, head="torch")
+    assert [row["pair"] for row in result(tmp_path / "a")] == [row["pair"] for row in result(tmp_path / "b")]
+    first, second = ([row["score"] for row in result(tmp_path / name)] for name in "ab")
+    assert np.allclose(first, second, atol=1e-5)
+
+
+def test_a_place_that_cannot_hold_vectors_is_named_as_a_store(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    with pytest.raises(LimbeckError, match=f"{file}: is a file; name a folder with --store"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), store=file)
+    with pytest.raises(LimbeckError, match="cannot be made .Not a directory.; name a folder with --store"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), store=file / "deep")
 
 
 def test_what_is_not_of_a_job_is_never_deleted(model, texts, listed, tmp_path):
@@ -292,6 +350,141 @@ def test_a_damaged_file_of_its_own_is_named_with_what_mends_it(model, texts, lis
     shutil.rmtree(damaged.parent)
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
     assert result(tmp_path / "out") == whole
+
+
+def test_a_head_that_is_gone_or_damaged_is_written_again(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    whole, head = result(tmp_path / "out"), tmp_path / "out" / "head"
+    for damage in ((head / "head.json").unlink, lambda: os.truncate(head / "head.safetensors", 9)):
+        damage()
+        (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
+        assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30).scored == 30
+        assert result(tmp_path / "out") == whole
+
+
+class Pipe:
+    """The worker's end of a driver that asks for shard 0 for ever."""
+
+    def __init__(self):
+        self.said = []
+
+    def recv(self):
+        return 0
+
+    def send(self, message):
+        self.said.append(message)
+
+
+def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, monkeypatch):
+    file, out = write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out"
+    score_pairs(model, file, out, ONE, **sides_of(tmp_path))
+
+    def said():
+        pipe = Pipe()
+        with scorer_module.one_thread():
+            local._work(str(out), pipe)
+        (message,) = pipe.said
+        return message
+
+    for damage in (
+        lambda: os.truncate(out / "head" / "head.safetensors", 9),
+        (out / "head" / "head.safetensors").unlink,
+    ):
+        damage()
+        kind, words = said()
+        assert kind == "failed" and words.startswith(f"{out / 'head'}: is damaged (")
+        assert words.endswith("; run the same command again, which writes it anew")
+    monkeypatch.setattr(worker_module, "Worker", lambda _: [][1])
+    assert re.search(r"a worker failed in test_job.py:\d+ .IndexError: list index out of range.; please", said()[1])
+
+
+def test_no_memory_is_told_from_other_failures(tmp_path):
+    torchs = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+    for error in (MemoryError(), torchs):
+        words = in_words(error, tmp_path)
+        assert "a worker has no memory left" in words and "; free some memory, or use fewer --workers" in words
+    assert in_words(OSError(28, "No space left on device", "a"), tmp_path).startswith(
+        "a: No space left on device; mend"
+    )
+    assert "a worker failed (OSError: odd)" in in_words(OSError("odd"), tmp_path)
+
+
+def damage_plan(place, damage):
+    if damage is None:
+        os.truncate(place, 20)
+        return
+    record = json.loads(place.read_text())
+    place.write_text(json.dumps(damage(record)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (None, "is not valid JSON"),
+        (lambda record: [record], "is damaged .is no record"),
+        (lambda record: {key: value for key, value in record.items() if key != "batch"}, "is damaged .batch: "),
+        (lambda record: record | {"colour": "red"}, "is damaged .colour: "),
+        (lambda record: record | {"shard": "30"}, "is damaged .shard: "),
+    ],
+)
+def test_a_damaged_plan_names_what_to_remove_and_texts_stay_encoded(model, texts, listed, tmp_path, damage, reason):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    ask, out = (model, file, tmp_path / "out", ONE), tmp_path / "out"
+    score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    whole = result(out)
+    damage_plan(out / "job.json", damage)
+    with pytest.raises(LimbeckError, match=f"job.json.*: {reason}.*; remove it and {out / 'scores'}, and run the same"):
+        score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    (out / "job.json").unlink()
+    with pytest.raises(LimbeckError, match=f"holds scores without job.json.*; remove {out / 'scores'} and run"):
+        score_pairs(*ask, **sides_of(tmp_path), shard=45)  # parts of another cut must not be taken
+    shutil.rmtree(out / "scores")
+    done = score_pairs(*ask, **sides_of(tmp_path), shard=45)
+    assert (done.scored, done.encoded) == (90, 0)
+    assert [row["pair"] for row in result(out)] == [row["pair"] for row in whole]
+    assert np.allclose([row["score"] for row in result(out)], [row["score"] for row in whole], atol=1e-5)
+
+
+def test_encodings_without_their_manifest_are_made_anew_once_they_are_removed(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    ask, store = (model, file, tmp_path / "out", ONE), tmp_path / "out" / "encodings" / "position-0"
+    score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
+    (store / "manifest.json").unlink()
+    with pytest.raises(LimbeckError, match=f"lost its manifest.json; remove {store} and run the same command again"):
+        score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    shutil.rmtree(store)
+    done = score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    assert (done.scored, done.encoded) == (30, 12)
+
+
+def test_damaged_texts_of_a_list_that_has_them_are_named(model, texts, listed, tmp_path):
+    rows = [{"text_a": texts["left"][left], "text_b": texts["right"][right]} for left, right in listed]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ask, place = (model, tmp_path / "pairs.jsonl", tmp_path / "out", ONE), tmp_path / "out" / "work" / "pairs"
+    score_pairs(*ask)
+    remedy = f"remove {place} and run the same command again"
+    for name in ("texts-1.arrow", "texts-0.ids.npy"):
+        os.truncate(place / name, 50)
+        with pytest.raises(LimbeckError, match=f"is damaged .*; {remedy}"):
+            score_pairs(*ask)
+        shutil.rmtree(place)
+        score_pairs(*ask)
+    for name in ("texts-1.arrow", "rows.npy"):
+        (place / name).unlink()
+        with pytest.raises(LimbeckError, match=f"{name}: is damaged .no such file.; {remedy}"):
+            score_pairs(*ask)
+
+
+def test_a_mark_that_is_damaged_is_set_again(model, texts, listed, tmp_path, monkeypatch):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    monkeypatch.setattr(job_module, "_planned", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
+    monkeypatch.undo()
+    os.truncate(tmp_path / "out" / "work" / "begun.json", 10)
+    assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path)).encoded == 0
 
 
 def test_texts_that_change_while_they_are_scored_are_noticed(model, texts, listed, tmp_path, monkeypatch):
@@ -362,8 +555,6 @@ class Killing(LocalEngine):
     """Kills the first worker that has begun."""
 
     def run(self, folder, shards, advance):
-        from limbeck.scoring import local
-
         class Pool(local._Pool):
             def _heard(self, pipe):
                 if not self.waiting.lost and not getattr(self, "killed", False):
@@ -378,9 +569,25 @@ class Killing(LocalEngine):
 @pytest.mark.full
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
-    score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), shard=10)
-    score_pairs(model, file, tmp_path / "two", Killing(2), **sides_of(tmp_path), shard=10)
+    score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), shard=10, head="torch")
+    score_pairs(model, file, tmp_path / "two", Killing(2), **sides_of(tmp_path), shard=10, head="torch")
     assert result(tmp_path / "one") == result(tmp_path / "two")
+
+
+class Damaging(LocalEngine):
+    """Spoils the head before its workers read it."""
+
+    def run(self, folder, shards, advance):
+        os.truncate(folder / "head" / "head.safetensors", 9)
+        super().run(folder, shards, advance)
+
+
+@pytest.mark.full
+def test_workers_that_fail_end_the_job_with_their_reason(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    with pytest.raises(LimbeckError, match="head: is damaged .*; run the same command again, which writes it anew"):
+        score_pairs(model, file, tmp_path / "out", Damaging(2), **sides_of(tmp_path), shard=30)
+    assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path)).scored == 90
 
 
 @pytest.mark.full
@@ -470,8 +677,28 @@ def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path,
     first = json.loads((tmp_path / "out" / "job.json").read_text())
     monkeypatch.setattr(scorer_module.Scorer, "tune", lambda *_: 1)
     (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
-    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=11)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
     assert json.loads((tmp_path / "out" / "job.json").read_text()) == first
+
+
+def test_another_cut_of_a_job_that_was_begun_is_refused(model, texts, listed, tmp_path):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    with pytest.raises(LimbeckError, match="out: was begun with --shard 30, not 50; leave --shard out"):
+        score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=50)
+    score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
+    score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=2)
+    score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=2)  # cut at whole left texts
+    with pytest.raises(LimbeckError, match="best: was begun with --shard 160, not 200;"):
+        score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=200, top_k=2)
+
+
+def test_a_worker_for_each_core_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7})
+    assert LocalEngine().workers == 3 and LocalEngine(2).workers == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert LocalEngine().workers == 6
 
 
 def test_a_worker_loads_no_library_of_models():

@@ -106,12 +106,38 @@ def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, sta
     assert done is None and "put --out and the texts where every machine of the cluster sees them" in problem
 
 
+def test_an_actor_that_fails_says_why(model, texts, listed, tmp_path):  # noqa: F811
+    file, out = write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out"
+    score_pairs(model, file, out, ONE, **sides_of(tmp_path), shard=30)
+    (out / "head" / "head.safetensors").write_bytes(b"no weights")
+    done, problem = ShardWorker(str(out)).run(0)
+    assert done is None and problem.startswith(f"{out / 'head'}: is damaged (")
+    os.truncate(out / "job.json", 20)
+    done, problem = ShardWorker(str(out)).run(0)
+    assert done is None and f"remove it and {out / 'scores'}" in problem
+
+
 def test_ray_is_asked_for_when_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
         monkeypatch.setenv(name, "token")  # so that what the engine sets is gone after the test
     with pytest.raises(LimbeckError, match=r"pip install 'limbeck\[ray\]'"):
         RayEngine().run(Path("."), [0], print)
+
+
+def test_a_cluster_of_its_own_has_the_cores_that_this_process_may_use(monkeypatch):
+    asked = {}
+
+    class Ray:
+        init = staticmethod(lambda **options: asked.update(options))
+        shutdown = staticmethod(lambda: None)
+
+    monkeypatch.setitem(sys.modules, "ray", Ray)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7})
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
+        monkeypatch.setenv(name, "token")
+    with ray_engine._cluster(None, None):
+        assert asked["num_cpus"] == 3
 
 
 def command(model, file, out, tmp_path):  # noqa: F811

@@ -79,6 +79,20 @@ def test_another_identity_is_refused_and_every_difference_is_named(store: Encodi
         EncodingStore.open(store.path, {"weights": "abc"}, dim=3)
 
 
+def test_a_difference_deep_inside_long_descriptions_is_shown(tmp_path: Path) -> None:
+    def key(lengths: list[int], name: str) -> dict:
+        return {"configuration": {"a": "x" * 99, "lengths": lengths, "name": name}}
+
+    first = EncodingStore.open(tmp_path, key([8] * 40 + [9], "y" * 99 + "1"), dim=2)
+    first.append(["a"], np.zeros((1, 2)))
+    with pytest.raises(LimbeckError) as refused:
+        EncodingStore.open(tmp_path, key([8] * 40 + [7], "y" * 99 + "2"), dim=2)
+    eights = "8," * 10
+    assert f"configuration.lengths is ...{eights}9] there and ...{eights}7] here" in str(refused.value)
+    assert 'y1" there' in str(refused.value) and 'y2" here' in str(refused.value)
+    assert "configuration.a" not in str(refused.value)
+
+
 def test_a_changed_byte_is_noticed_at_the_first_touch_and_by_verify(store: EncodingStore) -> None:
     victim = sorted((store.path / "shards").glob("*/vectors.npy"))[1]
     content = bytearray(victim.read_bytes())
@@ -153,12 +167,19 @@ def test_a_manifest_of_another_version_or_kind_is_refused(store: EncodingStore) 
 
 
 def test_a_directory_that_holds_something_else_is_not_written_to(tmp_path: Path) -> None:
-    (tmp_path / "shards" / "000001-0123abcd").mkdir(parents=True)
+    (tmp_path / "shards" / "thesis").mkdir(parents=True)
     store = EncodingStore.open(tmp_path, {}, dim=2)
-    with pytest.raises(LimbeckError, match="holds 'shards' and is not a store"):
+    with pytest.raises(LimbeckError, match="holds 'shards' and is not a store; name another directory"):
         store.append(["a"], np.zeros((1, 2)))
-    assert (tmp_path / "shards" / "000001-0123abcd").is_dir()
+    assert (tmp_path / "shards" / "thesis").is_dir()
     assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_store_without_its_manifest_is_to_be_removed(store: EncodingStore) -> None:
+    (store.path / "manifest.json").unlink()
+    with pytest.raises(LimbeckError, match=f"lost its manifest.json; remove {store.path} and run the same"):
+        reopen(store).append(["c"], np.zeros((1, 2)))
+    assert len(list((store.path / "shards").iterdir())) == 2
 
 
 def test_what_the_manifest_does_not_name_is_removed_by_the_next_writer(store: EncodingStore) -> None:

@@ -1,0 +1,71 @@
+"""What a scoring job is: what was asked for, and what its first call decided. `job.json` holds both."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from limbeck import __version__
+from limbeck.errors import bad_input
+from limbeck.files import read_json, write_json
+
+JOB, SCORES, HEAD, DONE = "job.json", "scores", "head", "done.json"
+FORMAT = 2
+
+
+class Asked(BaseModel):
+    """What the user asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    model: str
+    identity: str  # of the model's weights and configuration
+    source: str  # of the pairs' files
+    pairs_file: str | None
+    left: str | None
+    right: str | None
+    top_k: int | None
+    dtype: str
+    store: str | None
+    asked: str  # which head
+
+    @property
+    def list_file(self) -> Path | None:
+        return Path(self.pairs_file) if self.pairs_file else None
+
+
+class Plan(Asked):
+    """And what decides the files of the job."""
+
+    pairs: int
+    shard: int
+    stores: list[str]  # of each position's texts, by their place or by their place in the job's folder
+    head: str  # which one it is
+    batch: int  # pairs through the head at a time: fixed, since sums differ in their last digit by it
+    format: int = FORMAT
+    limbeck: str = __version__
+
+    @property
+    def shards(self) -> int:
+        return math.ceil(self.pairs / self.shard)
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / JOB, self.model_dump())
+
+    @classmethod
+    def read(cls, folder: Path) -> Plan:
+        """The plan of a job's folder; without it nobody knows how the scores there were made."""
+        place = folder / JOB
+        remedy = f"remove it and {folder / SCORES}, and run the same command again"
+        record = read_json(place, remedy)
+        if isinstance(record, dict) and record.get("format", FORMAT) != FORMAT:
+            raise bad_input(place, f"is of format {record['format']}", "use the limbeck that wrote it")
+        try:
+            return cls.model_validate(record)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(map(str, first["loc"]))
+            reason = f"{key}: {first['msg']}" if key else "is no record"
+            raise bad_input(place, f"is damaged ({reason})", remedy) from error
