@@ -69,6 +69,18 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _by_appearance(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows in the order of the pairs, and each pair's place among them.
+
+    So whom a pair is computed with, and its last digit with that, depends on the list and not on the store's order.
+    """
+    distinct, first, place = np.unique(rows, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[place]
+
+
 class Scorer:
     """Scores pairs that are given as rows of the stores."""
 
@@ -80,7 +92,7 @@ class Scorer:
     @torch.inference_mode()
     def score(self, rows: np.ndarray) -> np.ndarray:
         """Scores [pairs, outputs] of rows [pairs, positions]."""
-        found = [np.unique(column, return_inverse=True) for column in rows.T]
+        found = [_by_appearance(column) for column in rows.T]
         places = [place for _, place in found]
         tiles = [place // self._fitting(position) for position, place in enumerate(places)]
         # Tile by tile; within one, neighbours share their left text, which stays in the processor's cache.

@@ -9,6 +9,7 @@ import torch
 from limbeck.matchers import MatcherSpec, build
 from limbeck.scoring.folded import FoldedTransformer, fold
 from limbeck.scoring.onnx_head import OnnxHead, seven_bits
+from limbeck.scoring.scorer import Scorer
 
 HEADS = {
     "two layers": {},
@@ -64,3 +65,35 @@ def test_seven_bits_by_hand():
     assert rounded.tolist() == [[63, -32, 16], [0, 0, 0], [-63, 1, 0]]
     assert np.allclose(steps[[0, 2]], [1 / 63, 0.1])
     assert (np.abs(rounded * steps[:, None] - weight.numpy()) <= steps[:, None] / 2 + 1e-7).all()
+
+
+def test_whom_a_pair_is_computed_with_does_not_depend_on_the_order_of_the_store():
+    class Rows:
+        def __init__(self, vectors):
+            self.vectors = vectors
+
+        def take(self, rows):
+            return self.vectors[rows]
+
+    class Watched:
+        def __init__(self):
+            self.seen = []
+
+        def prepare(self, vectors, position):
+            return (vectors,)
+
+        def score(self, texts):
+            self.seen.append([part.clone() for (part,) in texts])
+            return (texts[0][0] * texts[1][0]).sum(dim=1, keepdim=True)
+
+    generator = np.random.default_rng(0)
+    vectors, pairs = generator.normal(size=(30, 4)).astype(np.float32), generator.integers(0, 30, size=(100, 2))
+    order = generator.permutation(30)
+    heads = Watched(), Watched()
+    first = Scorer(heads[0], [Rows(vectors), Rows(vectors)], batch=8).score(pairs)
+    moved = vectors[order], np.argsort(order)[pairs]
+    second = Scorer(heads[1], [Rows(moved[0]), Rows(moved[0])], batch=8).score(moved[1])
+    assert np.allclose(first[:, 0], (vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(axis=1), atol=1e-5)
+    assert np.array_equal(first, second)
+    for one, other in zip(heads[0].seen, heads[1].seen, strict=True):
+        assert all(torch.equal(*parts) for parts in zip(one, other, strict=True))
