@@ -200,11 +200,13 @@ def _over_seeds(results: Sequence[RankingResult | PairResult]) -> RankingResult 
 def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
     """Relate every row to the teacher's, and every student to the row called `against` (the teacher by default).
 
-    Where several students are tested, `p_holm` is the p-value corrected for their number.
+    Where there is no row of that name nothing is tested. Where several students are tested, `p_holm` is the p-value
+    corrected for their number.
     """
     teachers = {measured.row.name: measured for measured in rows if measured.row.kind == "teacher"}
     first_teacher = next(iter(teachers.values()), None)
-    reference = next((measured for measured in rows if measured.row.name == against), first_teacher)
+    named = next((measured for measured in rows if measured.row.name == against), None)
+    reference = first_teacher if against is None else named
     finished = []
     for measured in rows:
         row = measured.row

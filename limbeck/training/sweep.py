@@ -105,6 +105,10 @@ def sweep(
             raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
         work.keep_best()
         finished = finish([*work.references(), *measured], reference)
+        if reference in work.lost:
+            untested = f"{reference} failed, and nothing is tested against it."
+            say(untested)
+            note, plan = f"{note} {untested}".strip(), plan | {"against_failed": True}
         if isinstance(work.home, Session):
             Analyst(work.home, finished, folder).run(base.evaluation.analyses)
         analyse_axis(folder, axes, work.points, finished)

@@ -158,6 +158,26 @@ def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monke
     assert [rows[name].runs for name in ("one_hot", "softmax_ce", "mse")] == [2, 2, 2]
 
 
+def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(recipe, tmp_path, monkeypatch):
+    plain = sweep_module.train_student
+
+    def fails(session, recipe, name, place):
+        if name == "one_hot":
+            raise RuntimeError("out of luck")
+        return plain(session, recipe, name, place)
+
+    monkeypatch.setattr(sweep_module, "train_student", fails)
+    result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
+    assert [row.significance for row in result.rows] == [None] * 5
+    assert "one_hot failed, and nothing is tested against it." in result.report.read_text()
+    assert json.loads((tmp_path / "s" / "sweep.json").read_text())["against_failed"] is True
+    monkeypatch.setattr(sweep_module, "train_student", plain)
+    result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
+    assert [row.significance["against"] for row in result.rows if row.significance] == ["one_hot", "one_hot"]
+    assert "nothing is tested" not in result.report.read_text()
+    assert "against_failed" not in json.loads((tmp_path / "s" / "sweep.json").read_text())
+
+
 def test_if_all_fail_the_reason_is_the_error(recipe, tmp_path, monkeypatch):
     def fails(*_):
         raise RuntimeError("out of luck")
