@@ -55,6 +55,7 @@ from limbeck.training.session import Session
 
 PLAN = "sweep.json"
 MEASURED = "measured.json"
+NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
 
 
 def sweep(
@@ -88,14 +89,20 @@ def sweep(
     folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
     if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
         raise LimbeckError(f"{folder}: holds a run of `limbeck distill`; choose another --out")
-    claim_folder(folder, base)
+    if folder.exists():
+        claim_folder(folder, base)
     plan = {"over": [asdict(axis) for axis in axes], "tune": [asdict(axis) for axis in tuned], "seeds": seeds}
     plan = json.loads(json.dumps(plan | {"against": reference}))
     if _is_finished(folder, plan):
         return finished_run(folder)
+    began = time.monotonic()
+    work = _Sweep(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
+    for cell in [tried for some in tries.values() for tried in some]:
+        work.check(cell, tuned=len(tuned) > 0)
+    claim_folder(folder, base)  # only now: a mistake leaves no folder behind
     with alone_in(folder):
-        began = time.monotonic()
-        work = _Sweep(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
+        for session in work.sessions.values():
+            session.folder.mkdir(parents=True, exist_ok=True)
         measured: list[Measured] = []
         for number, cell in enumerate(grid, start=1):
             say(f"{number} of {len(grid)}: {cell.name}")
@@ -152,6 +159,22 @@ def _differ(tries: dict[str, list[Cell]]) -> bool:
     return len({_shared(cell.recipe) for some in tries.values() for cell in some}) > 1
 
 
+def _refuse_no_dev(session: BaseSession) -> None:
+    """Refuse to tune where nothing tells settings apart. A teacher with a model always can, once it is made."""
+    teacher = session.recipe.teacher
+    judges = session.judged_dev is not None or (teacher is not None and not teacher.only_scores)
+    if not session.facts()["queries_dev"] or not (judges or session.student_dev is not None):
+        raise LimbeckError(NO_DEV)
+
+
+def _read_teacher(session: BaseSession) -> None:
+    """Load a teacher that is not to be trained, or its scores, unless it has been measured and may never be needed."""
+    teacher = session.recipe.teacher
+    if teacher is None or teacher.train is not None or (session.folder / "references" / "done.json").exists():
+        return
+    _ = session.given_scores if isinstance(session, Session) and teacher.only_scores else session.teacher
+
+
 class _Sweep:
     """The runs of one sweep, and what they share."""
 
@@ -170,9 +193,21 @@ class _Sweep:
         key = _shared(recipe)
         if key not in self.sessions:
             place = self.folder / "shared" / key[:8] if self.several else self.folder
-            place.mkdir(parents=True, exist_ok=True)
             self.sessions[key] = open_session(recipe, place)
         return self.sessions[key]
+
+    def check(self, cell: Cell, tuned: bool) -> None:
+        """Read the data of a cell: what is wrong with them, or lacks for tuning, is said once, and before training."""
+        recipe = cell.with_seed(self.seeds[0])
+        known = _shared(recipe) in self.sessions
+        session = self.session(recipe)
+        if not known:
+            if not session.has_test:
+                problem = f"{session.data.name}: no labelled split {recipe.data.test!r}, and a sweep compares on it"
+                raise LimbeckError(f"{problem}; give data.test")
+            if tuned:
+                _refuse_no_dev(session)
+            _read_teacher(session)
 
     def _teacher_name(self, session: BaseSession) -> str:
         """What the teacher's row is called: one of several goes by the first cell that learns from it."""
@@ -223,10 +258,12 @@ class _Sweep:
         return best
 
     def _attempt(self, work: Any, what: str, failed: list[str]) -> Any:
-        """The result of `work`; if it fails, None, and the reason is noted."""
+        """The result of `work`; if it fails, None, and the reason is noted. Without its teacher no run can end."""
         try:
             return work()
         except Exception as error:
+            if any(session.teacher_failed for session in self.sessions.values()):
+                raise
             reason = " ".join(str(error).split()) or type(error).__name__
             say(f"{what} failed: {reason}")
             failed.append(f"{what}: {reason}")
@@ -253,7 +290,7 @@ class _Sweep:
         if not known.exists():
             session, _, student = self._student(cell, tried, seed)
             if session.student_dev is None:
-                raise LimbeckError("there are no dev queries to choose by; give data.dev, or drop --tune")
+                raise LimbeckError(NO_DEV)
             write_json(known, session.student_dev(student))
         return float(next(iter(read_json(known).values())))
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation import holm
 from limbeck.evaluation.significance import randomisation_test
 from limbeck.matchers import CrossEncoder
+from limbeck.progress import reporting
+from limbeck.training import base_session
 from limbeck.training import run as run_module
 from limbeck.training import sweep as sweep_module
 from limbeck.training.look_again import add_analyses
@@ -98,6 +101,19 @@ def test_tuning_is_by_dev_and_only_the_chosen_setting_sees_test(recipe, tmp_path
         assert row.runs == 2
 
 
+class Said:
+    """A reporter that keeps what it is told."""
+
+    def __init__(self):
+        self.lines = []
+
+    def task(self, label, total):
+        return nullcontext(lambda count: None)
+
+    def say(self, message):
+        self.lines.append(message)
+
+
 class Killed(BaseException):
     pass
 
@@ -176,6 +192,50 @@ def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(reci
     assert [row.significance["against"] for row in result.rows if row.significance] == ["one_hot", "one_hot"]
     assert "nothing is tested" not in result.report.read_text()
     assert "against_failed" not in json.loads((tmp_path / "s" / "sweep.json").read_text())
+
+
+def test_tuning_without_dev_queries_is_refused_before_training(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep_module, "train_student", lambda *_: pytest.fail("something was trained"))
+    recipe["data"]["dev"] = None
+    with pytest.raises(LimbeckError, match="there are no dev queries to choose by; give data.dev, or drop --tune"):
+        sweep(recipe, [OBJECTIVES], ["stages.0.lr=1e-3,1e-2"], out=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_data_that_cannot_be_read_are_named_once_and_leave_no_folder(recipe, tmp_path):
+    said = Said()
+    recipe["data"]["source"] = str(tmp_path / "nope")
+    with pytest.raises(LimbeckError, match=r"^\S*nope: "), reporting(said):
+        sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
+    assert not said.lines and not (tmp_path / "s").exists()
+
+
+def test_a_teacher_that_fails_is_not_tried_again_for_every_run(recipe, tmp_path, monkeypatch):
+    asked = []
+
+    def fails(spec):
+        asked.append(spec)
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(base_session, "build", fails)
+    with pytest.raises(RuntimeError, match="out of luck"):
+        sweep(recipe, ["objective=softmax_ce,mse"], seeds=2, out=tmp_path / "s")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("teacher", [{"model": "/nope"}, {"scores": "/nope"}])
+def test_a_teacher_that_is_not_there_is_named_before_training(recipe, tmp_path, teacher):
+    said, recipe["teacher"] = Said(), teacher
+    with pytest.raises(LimbeckError, match="^/nope: "), reporting(said):
+        sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
+    assert not said.lines and not (tmp_path / "s").exists()
+
+
+def test_without_test_queries_nothing_is_trained(recipe, tmp_path):
+    recipe["data"]["test"] = None
+    with pytest.raises(LimbeckError, match="no labelled split None, and a sweep compares on it; give data.test"):
+        sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
 
 
 def test_if_all_fail_the_reason_is_the_error(recipe, tmp_path, monkeypatch):
