@@ -105,6 +105,13 @@ def cells(recipe: Recipe, axes: Sequence[Axis], prefix: str = "") -> list[Cell]:
     return list(known.values())
 
 
+def refuse_repeated(axes: Sequence[Axis]) -> None:
+    """Refuse a key that two axes have: the later one would undo the earlier."""
+    repeated = next((key for key, count in Counter(axis.key for axis in axes).items() if count > 1), None)
+    if repeated is not None:
+        raise LimbeckError(f"{repeated}: stands twice among --over and --tune; give all its values in one")
+
+
 def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
     """Refuse `objective.NAME` where no objective has an argument of that name: it would change nothing."""
     objectives = [text for cell in grid for text in cell.recipe.stages[-1].objectives]

@@ -33,7 +33,7 @@ from limbeck.progress import say
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.answers import answer
 from limbeck.training.base_session import BaseSession
-from limbeck.training.grid import Axis, Cell, cells, parse_axis, refuse_unused
+from limbeck.training.grid import Axis, Cell, cells, parse_axis, refuse_repeated, refuse_unused
 from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import load_recipe
@@ -80,6 +80,7 @@ def sweep(
     base = load_recipe(recipe, list(overrides))
     axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
+    refuse_repeated([*axes, *tuned])
     grid = cells(base, axes)
     refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell.name) for cell in grid}
@@ -214,9 +215,14 @@ class _Sweep:
         return f"teacher of {self.owners[_shared(session.recipe)]}" if self.several else "teacher"
 
     @property
+    def used(self) -> list[BaseSession]:
+        """The sessions of what was measured: those of failures, and of settings that were not chosen, have no part."""
+        return [session for key, session in self.sessions.items() if key in self.owners]
+
+    @property
     def home(self) -> BaseSession:
         """The session that the report is about."""
-        return next(iter(self.sessions.values()))
+        return self.used[0]
 
     def bench(self, session: BaseSession) -> Bench | PairBench:
         key = _shared(session.recipe)
@@ -316,7 +322,7 @@ class _Sweep:
     def references(self) -> list[Measured]:
         """Teacher and baselines of every session, measured once."""
         found: list[Measured] = []
-        for session in self.sessions.values():
+        for session in self.used:
             place = session.folder / "references"
             if not (place / "done.json").exists():
                 measured = measure_references(session, self.bench(session))
@@ -339,7 +345,7 @@ class _Sweep:
     def places(self) -> dict[str, list[str]]:
         """Where the measurements behind each row lie: a setting that is no longer the chosen one may lie beside."""
         found: dict[str, list[str]] = {}
-        for session in self.sessions.values():
+        for session in self.used:
             for name in read_json(session.folder / "references" / "done.json"):
                 place = session.folder / "references" / name
                 row = self._named(read_measured(place), session).row

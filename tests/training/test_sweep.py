@@ -238,6 +238,28 @@ def test_without_test_queries_nothing_is_trained(recipe, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_setting_of_the_teacher_that_fails_leaves_the_others_their_table(recipe, tmp_path, monkeypatch):
+    plain = sweep_module.train_student
+
+    def fails(session, recipe, name, place):
+        if name == "steps=1":
+            raise RuntimeError("out of luck")
+        return plain(session, recipe, name, place)
+
+    monkeypatch.setattr(sweep_module, "train_student", fails)
+    result = sweep(recipe, ["teacher.stages.0.steps=1,2"], out=tmp_path / "s")
+    assert [row.name for row in result.rows] == ["teacher of steps=2", "BM25, with steps=2", "steps=2", "steps=1"]
+
+
+@pytest.mark.parametrize(
+    ("over", "tune"),
+    [(["student.dim=8,16", "student.dim=4"], []), (["student.dim=8,16"], ["student.dim=4,8"])],
+)
+def test_a_key_that_stands_twice_is_refused(recipe, tmp_path, over, tune):
+    with pytest.raises(LimbeckError, match="student.dim: stands twice among --over and --tune; give all"):
+        sweep(recipe, over, tune, out=tmp_path / "s")
+
+
 def test_if_all_fail_the_reason_is_the_error(recipe, tmp_path, monkeypatch):
     def fails(*_):
         raise RuntimeError("out of luck")
