@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import digest, slug
 from limbeck.objectives import parse
+from limbeck.objectives.names import argument_names, with_argument
 from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import parse_recipe, set_value, vary
 
@@ -115,7 +116,7 @@ def refuse_repeated(axes: Sequence[Axis]) -> None:
 def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
     """Refuse `objective.NAME` where no objective has an argument of that name: it would change nothing."""
     objectives = [text for cell in grid for text in cell.recipe.stages[-1].objectives]
-    known = sorted({known.name for text in objectives for known in fields(parse(text)[1])})  # type: ignore[arg-type]
+    known = sorted({name for text in objectives for name in argument_names(parse(text)[1])})
     for axis in axes:
         name = axis.key.removeprefix(f"{OBJECTIVE}.")
         if name != axis.key and name not in known:
@@ -151,19 +152,7 @@ def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
         copy = deepcopy(values)
         argument = key.removeprefix(f"{OBJECTIVE}.")
         copy["stages"][-1]["objectives"] = [
-            _with_argument(text, argument, value) for text in copy["stages"][-1]["objectives"]
+            with_argument(text, argument, value) for text in copy["stages"][-1]["objectives"]
         ]
         return copy
     return set_value(values, f"{key}={value}")
-
-
-def _with_argument(text: str, argument: str, value: str) -> str:
-    """The objective with the argument set, or as it is if it has no such argument."""
-    weight, objective = parse(text)
-    if argument not in {known.name for known in fields(objective)}:  # type: ignore[arg-type]
-        return text
-    try:
-        changed = replace(objective, **{argument: float(value)})  # type: ignore[type-var]
-    except ValueError as error:
-        raise LimbeckError(f"objective.{argument}={value}: is not a number; give one") from error
-    return f"{weight!r} * {changed}" if weight != 1 else str(changed)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from limbeck.errors import LimbeckError
+from limbeck.objectives import parse
 from limbeck.training.grid import cells, parse_axis, split_outside
 from limbeck.training.recipe_files import load_recipe, variants
 
@@ -64,8 +65,24 @@ def test_an_argument_is_set_where_the_objective_has_it_and_other_cells_count_onc
         ["0.5 * softmax_ce(tau=4)", "margin_mse"],
     ]
     assert len(cells(load_recipe(recipe, ["stages.0.objectives=[margin_mse]"]), [axis])) == 1
-    with pytest.raises(LimbeckError, match="is not a number"):
+    with pytest.raises(LimbeckError, match="softmax_ce: tau='hot' is not allowed; give a number"):
         cells(base, [parse_axis("objective.tau=hot")])
+    with pytest.raises(LimbeckError, match="tau=2x cannot be read; give a number or a word"):
+        cells(base, [parse_axis("objective.tau=2x")])
+
+
+@pytest.mark.parametrize(
+    ("objective", "axis", "wanted"),
+    [
+        ("margin_mse", "pairs=judged,all", ["margin_mse", "margin_mse(pairs=all)"]),
+        ("0.5 * softmax_ce", "scale=true,false", ["0.5 * softmax_ce(scale=true)", "0.5 * softmax_ce"]),
+        ("softmax_ce", "tau_teacher=null,2", ["softmax_ce", "softmax_ce(tau_teacher=2)"]),
+    ],
+)
+def test_an_argument_takes_whatever_a_recipe_may_say(recipe, objective, axis, wanted):
+    base = load_recipe(recipe, [f"stages.0.objectives=[{objective}]"])
+    found = [cell.recipe.stages[-1].weighted_objectives() for cell in cells(base, [parse_axis(f"objective.{axis}")])]
+    assert found == [[parse(text)] for text in wanted]
 
 
 @pytest.mark.parametrize(
