@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -55,6 +56,7 @@ from limbeck.training.session import Session
 
 PLAN = "sweep.json"
 MEASURED = "measured.json"
+ERROR = "error.txt"  # in a student's folder: why it failed
 NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
 
 
@@ -237,7 +239,10 @@ class _Sweep:
         found = []
         for seed in self.seeds if chosen is not None else []:
             assert chosen is not None
-            measured = self._attempt(lambda seed=seed: self._measured(cell, chosen, seed), f"seed {seed}", failed)
+            place = self._place(cell, chosen, seed)
+            measured = self._attempt(
+                lambda seed=seed: self._measured(cell, chosen, seed), place, f"seed {seed}", failed
+            )
             found += [] if measured is None else [measured]
         if not found:
             self.lost[cell.name] = failed
@@ -254,7 +259,8 @@ class _Sweep:
             return tries[0]
         values = []
         for tried in tries:
-            value = self._attempt(lambda tried=tried: self._dev(cell, tried, self.seeds[0]), tried.name, failed)
+            place = self._place(cell, tried, self.seeds[0])
+            value = self._attempt(lambda tried=tried: self._dev(cell, tried, self.seeds[0]), place, tried.name, failed)
             if value is not None:
                 values.append((value, tried))
         if not values:
@@ -263,14 +269,19 @@ class _Sweep:
         say(f"chosen on dev: {best.name}")
         return best
 
-    def _attempt(self, work: Any, what: str, failed: list[str]) -> Any:
+    def _attempt(self, work: Any, place: Path, what: str, failed: list[str]) -> Any:
         """The result of `work`; if it fails, None, and the reason is noted. Without its teacher no run can end."""
         try:
-            return work()
+            result = work()
+            (place / ERROR).unlink(missing_ok=True)
+            return result
         except Exception as error:
             if any(session.teacher_failed for session in self.sessions.values()):
                 raise
             reason = " ".join(str(error).split()) or type(error).__name__
+            if not isinstance(error, LimbeckError) and (place / "recipe.yaml").exists():
+                (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+                reason += f" (traceback in {place / ERROR})"
             say(f"{what} failed: {reason}")
             failed.append(f"{what}: {reason}")
             self.errors.append(reason)

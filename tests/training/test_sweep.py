@@ -164,7 +164,10 @@ def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monke
     monkeypatch.setattr(sweep_module, "train_student", fails)
     result = sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
     rows = {row.name: row for row in result.rows}
-    assert rows["mse"].runs == 1 and rows["mse"].failed == ["seed 1: out of luck"]
+    assert rows["mse"].runs == 1 and len(rows["mse"].failed) == 1
+    (trace,) = (tmp_path / "s" / "students").glob("mse-*/seed-1/error.txt")
+    assert rows["mse"].failed == [f"seed 1: out of luck (traceback in {trace})"]
+    assert trace.read_text().startswith("Traceback") and "RuntimeError: out of luck" in trace.read_text()
     assert rows["softmax_ce"].runs == 0 and len(rows["softmax_ce"].failed) == 2
     assert rows["one_hot"].failed is None
     page = result.report.read_text()
@@ -172,6 +175,21 @@ def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monke
     monkeypatch.setattr(sweep_module, "train_student", plain)
     rows = {row.name: row for row in sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s").rows}
     assert [rows[name].runs for name in ("one_hot", "softmax_ce", "mse")] == [2, 2, 2]
+    assert not list((tmp_path / "s" / "students").rglob("error.txt"))
+
+
+def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
+    plain = sweep_module.train_student
+
+    def fails(session, recipe, name, place):
+        if name == "mse":
+            raise LimbeckError("wrong; mend it")
+        return plain(session, recipe, name, place)
+
+    monkeypatch.setattr(sweep_module, "train_student", fails)
+    result = sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    assert result.rows[-1].failed == ["seed 0: wrong; mend it"]
+    assert not list((tmp_path / "s" / "students").rglob("error.txt"))
 
 
 def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(recipe, tmp_path, monkeypatch):
