@@ -24,6 +24,7 @@ from limbeck.training.recipe import Recipe
 from limbeck.training.recipe_files import parse_recipe, set_value, vary
 
 OBJECTIVE, VARIANT = "objective", "variant"
+WHOLE = {VARIANT: 0, OBJECTIVE: 1}  # laid over the recipe first: they replace what other keys are parts of
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -42,14 +43,15 @@ class Axis:
 class Cell:
     """One place in the grid: the values of all axes, and the recipe that has them."""
 
-    name: str
+    name: str  # what tells it apart: arguments that its objectives lack are left out
     recipe: Recipe
+    full_name: str  # with the values of all axes that change
     settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
         """A directory's name; the digest keeps apart what only punctuation tells apart."""
-        return f"{slug(self.name)[:60]}-{digest(self.name)[:6]}"
+        return f"{slug(self.full_name)[:60]}-{digest(self.full_name)[:6]}"
 
     def with_seed(self, seed: int) -> Recipe:
         """The recipe with a seed for the student alone: its queries and its teacher stay those of the grid."""
@@ -88,21 +90,24 @@ def split_outside(text: str, separator: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def cells(recipe: Recipe, axes: Sequence[Axis], prefix: str = "") -> list[Cell]:
+def cells(recipe: Recipe, axes: Sequence[Axis], within: Cell | None = None) -> list[Cell]:
     """Every combination of the axes' values, each validated; combinations that come to the same recipe count once.
 
-    `prefix` begins their names. Without axes there is one cell, called as `prefix` says or as the recipe is.
+    Their names begin with that of the cell they lie within. Without axes there is one cell, called as that one or as
+    the recipe is.
     """
     base = recipe.model_dump(mode="json")
+    prefix, full_prefix = (within.name, within.full_name) if within is not None else ("", "")
     known: dict[str, Cell] = {}
     for chosen in product(*(axis.values for axis in axes)):
         settings = list(zip((axis.key for axis in axes), chosen, strict=True))
         values = base
-        for key, value in settings:
+        for key, value in sorted(settings, key=lambda setting: WHOLE.get(setting[0], len(WHOLE))):
             values = _set(values, key, value)
         parsed = parse_recipe(values, ", ".join(f"{key}={value}" for key, value in settings) or "recipe")
-        name = ", ".join(part for part in (prefix, *_words(settings, axes)) if part) or recipe.name
-        known.setdefault(parsed.model_dump_json(), Cell(name, parsed, dict(settings)))
+        full_name = _joined(full_prefix, *_words(settings, axes)) or recipe.name
+        name = _joined(prefix, *_words(_applying(settings, parsed), axes)) or recipe.name
+        known.setdefault(parsed.model_dump_json(), Cell(name, parsed, full_name, dict(settings)))
     return list(known.values())
 
 
@@ -122,6 +127,17 @@ def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
         if name != axis.key and name not in known:
             problem = f"{axis.key}: no objective here has {name!r}"
             raise LimbeckError(f"{problem}; {did_you_mean(name, known) if known else 'they have no settings'}")
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _applying(settings: Iterable[tuple[str, str]], recipe: Recipe) -> list[tuple[str, str]]:
+    """The settings without arguments that no objective of the recipe has."""
+    known = {name for text in recipe.stages[-1].objectives for name in argument_names(parse(text)[1])}
+    ours = f"{OBJECTIVE}."
+    return [(key, value) for key, value in settings if not key.startswith(ours) or key.removeprefix(ours) in known]
 
 
 def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterator[str]:

@@ -85,7 +85,7 @@ def sweep(
     refuse_repeated([*axes, *tuned])
     grid = cells(base, axes)
     refuse_unused([*axes, *tuned], grid)
-    tries = {cell.name: cells(cell.recipe, tuned, cell.name) for cell in grid}
+    tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}
     reference = _reference([cell.name for cell in grid], against)
     if seeds < 1:
         raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
@@ -288,7 +288,7 @@ class _Sweep:
             return None
 
     def _place(self, cell: Cell, tried: Cell, seed: int) -> Path:
-        inner = [] if tried.name == cell.name else [tried.folder]
+        inner = [] if tried.full_name == cell.full_name else [tried.folder]
         return self.folder.joinpath(STUDENTS, cell.folder, *inner, f"seed-{seed}")
 
     def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[BaseSession, Path, Matcher]:
@@ -296,7 +296,7 @@ class _Sweep:
         recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
         session = self.session(recipe)
         claim_folder(place, recipe)
-        label = tried.name if len(self.seeds) == 1 else f"{tried.name}, seed {seed}"
+        label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # names checkpoints too
         student = train_student(session, recipe, label, place / "student")
         shutil.rmtree(place / "work", ignore_errors=True)
         return session, place, student

@@ -52,6 +52,24 @@ def test_what_never_changes_is_not_in_the_names(recipe):
     assert [cell.recipe.stages[0].lr for cell in grid] == [0.1, 0.1]
 
 
+def test_a_name_has_the_arguments_that_apply_and_a_folder_all(recipe):
+    grid = cells(load_recipe(recipe), [parse_axis("objective=softmax_ce,m3se"), parse_axis("objective.tau=1,4")])
+    assert [cell.name for cell in grid] == ["softmax_ce, tau=1", "softmax_ce, tau=4", "m3se"]
+    assert grid[2].folder.startswith("m3se-tau-1-")
+    tries = cells(grid[2].recipe, [parse_axis("stages.0.lr=0.1,0.2"), parse_axis("objective.gamma0=0,1")], grid[2])
+    assert [tried.name for tried in tries] == ["m3se, lr=0.1", "m3se, lr=0.2"]
+    assert tries[1].folder.startswith("m3se-tau-1-lr-0-2-gamma0-0-")
+
+
+def test_an_argument_may_be_given_before_the_objective_that_has_it(recipe):
+    grid = cells(load_recipe(recipe), [parse_axis("objective.tau=1,4"), parse_axis("objective=softmax_ce,m3se")])
+    assert [(cell.name, cell.recipe.stages[-1].objectives) for cell in grid] == [
+        ("tau=1, softmax_ce", ["softmax_ce"]),
+        ("m3se", ["m3se"]),
+        ("tau=4, softmax_ce", ["softmax_ce(tau=4)"]),
+    ]
+
+
 def test_several_objectives_are_joined_by_plus(recipe):
     (cell,) = cells(load_recipe(recipe), [parse_axis("objective=softmax_ce(tau=2) + 0.1 * one_hot")])
     assert cell.recipe.stages[-1].objectives == ["softmax_ce(tau=2)", "0.1 * one_hot"]

@@ -101,6 +101,18 @@ def test_tuning_is_by_dev_and_only_the_chosen_setting_sees_test(recipe, tmp_path
         assert row.runs == 2
 
 
+def test_the_chosen_setting_is_named_by_what_the_objective_has(recipe, tmp_path):
+    tune = ["stages.0.lr=1e-3,1e-2", "objective.tau=1,4"]
+    result = sweep(recipe, ["objective=softmax_ce,m3se"], tune, out=tmp_path / "s", against="m3se")
+    softmax_ce, m3se = result.rows[2:]
+    assert softmax_ce.chosen.startswith("lr=1e-") and ", tau=" in softmax_ce.chosen
+    assert m3se.chosen in ("lr=1e-3", "lr=1e-2")
+    assert [path.name[:18] for path in sorted((tmp_path / "s" / "students").glob("m3se-*/*"))] == [
+        "m3se-lr-1e-2-tau-1",
+        "m3se-lr-1e-3-tau-1",
+    ]
+
+
 class Said:
     """A reporter that keeps what it is told."""
 
