@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import holm
+from limbeck.evaluation import RankingResult, holm
 from limbeck.evaluation.significance import randomisation_test
 from limbeck.matchers import CrossEncoder
 from limbeck.progress import reporting
@@ -16,6 +16,7 @@ from limbeck.training import run as run_module
 from limbeck.training import sweep as sweep_module
 from limbeck.training.look_again import add_analyses
 from limbeck.training.recipe_files import load_recipe
+from limbeck.training.results import Measured, Row, over_seeds
 from limbeck.training.run import distill
 from limbeck.training.session import Session
 from limbeck.training.sweep import sweep
@@ -50,6 +51,18 @@ def test_a_grid_is_run_over_seeds_and_gathered_in_one_table(recipe, tmp_path):
     assert [result.rows[at].significance["p_holm"] for at in (3, 4)] == pytest.approx(holm(p_values))
     assert result.rows[2].significance is None
     assert "softmax_ce" in result.report.read_text()
+
+
+def test_a_rows_speed_is_the_best_of_its_seeds():
+    result = RankingResult(("q",), {"ndcg@10": np.array([0.5])}, 0, 0)
+    times = [(3.0, 100.0), (2.0, 90.0), (None, 120.0)]
+    runs = [
+        Measured(Row("mse", "student", {"ndcg@10": 0.5}, ms_per_query=ms, pairs_per_second=pairs), result, {})
+        for ms, pairs in times
+    ]
+    row = over_seeds(runs, "mse", []).row
+    assert (row.ms_per_query, row.pairs_per_second) == (2.0, 120.0)
+    assert over_seeds(runs[2:], "mse", []).row.ms_per_query is None
 
 
 def test_seeds_differ_in_the_student_and_share_the_teacher(recipe, tmp_path):
