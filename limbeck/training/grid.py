@@ -96,15 +96,16 @@ def cells(recipe: Recipe, axes: Sequence[Axis], within: Cell | None = None) -> l
     Their names begin with that of the cell they lie within. Without axes there is one cell, called as that one or as
     the recipe is.
     """
-    base = recipe.model_dump(mode="json")
+    base, option = recipe.model_dump(mode="json"), "--over" if within is None else "--tune"
     prefix, full_prefix = (within.name, within.full_name) if within is not None else ("", "")
     known: dict[str, Cell] = {}
     for chosen in product(*(axis.values for axis in axes)):
         settings = list(zip((axis.key for axis in axes), chosen, strict=True))
         values = base
         for key, value in sorted(settings, key=lambda setting: WHOLE.get(setting[0], len(WHOLE))):
-            values = _set(values, key, value)
-        parsed = parse_recipe(values, ", ".join(f"{key}={value}" for key, value in settings) or "recipe")
+            values = _set(values, key, value, option)
+        place = " ".join(f"{option} {key}={value}" for key, value in settings) or "recipe"
+        parsed = parse_recipe(values, place, mend=f"give {option} a value that the key can have")
         full_name = _joined(full_prefix, *_words(settings, axes)) or recipe.name
         name = _joined(prefix, *_words(_applying(settings, parsed), axes)) or recipe.name
         known.setdefault(parsed.model_dump_json(), Cell(name, parsed, full_name, dict(settings)))
@@ -157,7 +158,7 @@ def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterato
         yield value if key == OBJECTIVE else f"{short if last[short] == 1 else key}={value}"
 
 
-def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
+def _set(values: dict[str, Any], key: str, value: str, option: str) -> dict[str, Any]:
     if key == OBJECTIVE:
         copy = deepcopy(values)
         copy["stages"][-1]["objectives"] = split_outside(value, "+")
@@ -167,8 +168,10 @@ def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
     if key.startswith(f"{OBJECTIVE}."):
         copy = deepcopy(values)
         argument = key.removeprefix(f"{OBJECTIVE}.")
-        copy["stages"][-1]["objectives"] = [
-            with_argument(text, argument, value) for text in copy["stages"][-1]["objectives"]
-        ]
+        stage = copy["stages"][-1]
+        try:
+            stage["objectives"] = [with_argument(text, argument, value) for text in stage["objectives"]]
+        except LimbeckError as error:
+            raise LimbeckError(f"{option} {key}={value}: {error}") from error
         return copy
-    return set_value(values, f"{key}={value}")
+    return set_value(values, f"{key}={value}", option)

@@ -140,7 +140,7 @@ def sweep(
 
 def _is_finished(folder: Path, plan: dict[str, Any]) -> bool:
     """Whether this very grid was gathered already, and no run of it failed."""
-    if not (folder / METRICS).exists() or not (folder / PLAN).exists() or read_json(folder / PLAN) != plan:
+    if not all((folder / name).exists() for name in (METRICS, MEASURED, PLAN)) or read_json(folder / PLAN) != plan:
         return False
     return not any(row.failed for row in read_results(folder).rows)
 

@@ -83,7 +83,7 @@ def test_an_argument_is_set_where_the_objective_has_it_and_other_cells_count_onc
         ["0.5 * softmax_ce(tau=4)", "margin_mse"],
     ]
     assert len(cells(load_recipe(recipe, ["stages.0.objectives=[margin_mse]"]), [axis])) == 1
-    with pytest.raises(LimbeckError, match="softmax_ce: tau='hot' is not allowed; give a number"):
+    with pytest.raises(LimbeckError, match="^--over objective.tau=hot: softmax_ce: tau='hot' is not allowed"):
         cells(base, [parse_axis("objective.tau=hot")])
     with pytest.raises(LimbeckError, match="tau=2x cannot be read; give a number or a word"):
         cells(base, [parse_axis("objective.tau=2x")])
@@ -108,13 +108,22 @@ def test_an_argument_takes_whatever_a_recipe_may_say(recipe, objective, axis, wa
     [
         ("student.dimm=64", "student.dimm: unknown key; .*dim"),
         ("objective=softmax_c", "unknown objective 'softmax_c'"),
-        ("stages.3.lr=1", "nothing at stages.3.lr"),
+        ("stages.3.lr=1", "--over stages.3.lr=1: the recipe has nothing at stages.3.lr"),
+        ("student.dim=abc", "--over student.dim=abc: student.dim: .*; give --over a value that the key can have"),
         ("student.layers=-1", "student.layers: "),
     ],
 )
 def test_a_key_or_value_that_does_not_exist_is_named_before_anything_runs(recipe, axis, message):
     with pytest.raises(LimbeckError, match=message):
         cells(load_recipe(recipe), [parse_axis(axis)])
+
+
+def test_a_mistake_in_what_is_tuned_names_the_option(recipe):
+    (cell,) = cells(load_recipe(recipe), [])
+    with pytest.raises(LimbeckError, match="^--tune stages.3.lr=1: the recipe has nothing at"):
+        cells(cell.recipe, [parse_axis("stages.3.lr=1")], cell)
+    with pytest.raises(LimbeckError, match="^--tune student.dim=abc: .*; give --tune a value"):
+        cells(cell.recipe, [parse_axis("student.dim=abc")], cell)
 
 
 def test_a_seed_is_the_students_alone(recipe):
