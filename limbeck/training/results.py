@@ -50,6 +50,7 @@ class Row:
     runs: int = 1  # seeds that the measures are the means of
     failed: list[str] | None = None  # what went wrong with the others
     chosen: str | None = None  # the setting that was chosen on dev, where there was a choice
+    logged: str | None = None  # what the log calls the students of a sweep's row, before the seed
     kept: float | None = None  # share of the teacher's quality, by the first measure
     ms_per_query: float | None = None
     pairs_per_second: float | None = None

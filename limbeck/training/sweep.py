@@ -15,6 +15,7 @@ is new. A run that fails is named in the table and tried again the next time; th
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time
 import traceback
@@ -128,7 +129,8 @@ def sweep(
             found_answers = answer(work.home, work.home.teacher, work.best_name, work.best, questions)
             write_json(folder / "examples.json", found_answers)
         seconds = time.monotonic() - began
-        write_results(work.home, folder, rows, seconds, title=base.name, note=note)
+        told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}
+        write_results(work.home, folder, rows, seconds, title=base.name, note=note, sweep=told)
         for session in work.sessions.values():
             shutil.rmtree(session.work, ignore_errors=True)
         write_json(folder / MEASURED, work.places())
@@ -136,6 +138,26 @@ def sweep(
         if not keep:
             work.drop_students()
         return Result(folder, rows, seconds)
+
+
+def _command(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    overrides: Sequence[str],
+    axes: Sequence[Axis],
+    tuned: Sequence[Axis],
+    seeds: int,
+    against: str | None,
+    folder: Path,
+    keep: bool,
+) -> str:
+    """The command line of a sweep; a recipe that came from Python is the one in its directory, with its changes."""
+    named = isinstance(recipe, str | Path)
+    options = [("--set", text) for text in overrides if named]
+    options += [("--over", str(axis)) for axis in axes] + [("--tune", str(axis)) for axis in tuned]
+    options += [("--seeds", str(seeds))] + ([("--against", against)] if against is not None else [])
+    words = ["limbeck", "sweep", str(recipe) if named else str(folder / "recipe.yaml")]
+    words += [word for option in options for word in option] + ["--out", str(folder)]
+    return shlex.join(words + ([] if keep else ["--drop-students"]))
 
 
 def _is_finished(folder: Path, plan: dict[str, Any]) -> bool:
@@ -251,7 +273,9 @@ class _Sweep:
         session = self.session(chosen.with_seed(self.seeds[0]))
         self.owners.setdefault(_shared(session.recipe), cell.name)
         choice = chosen.name.removeprefix(cell.name).removeprefix(", ")
-        return replace(over_seeds(found, cell.name, failed, choice or None), teacher=self._teacher_name(session))
+        gathered = over_seeds(found, cell.name, failed, choice or None)
+        row = replace(gathered.row, logged=chosen.full_name)
+        return replace(gathered, row=row, teacher=self._teacher_name(session))
 
     def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
         """The setting with the best first seed on dev; the only one, where there is nothing to choose."""

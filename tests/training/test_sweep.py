@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import nullcontext
+from html import unescape
 
 import numpy as np
 import pytest
@@ -73,6 +75,28 @@ def test_seeds_differ_in_the_student_and_share_the_teacher(recipe, tmp_path):
     ]
     assert weights[0] != weights[1]
     assert [path.name for path in (tmp_path / "s" / "teacher").iterdir() if path.is_dir()] == ["model", "scores"]
+
+
+def test_the_report_has_the_sweep_and_its_command(recipe, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(json.dumps(recipe))
+    over, tune, out = "objective=softmax_ce + one_hot,m3se", "stages.0.lr=1e-3,1e-2", str(tmp_path / "s")
+    result = sweep(tmp_path / "tiny.yaml", [over], [tune], out=out, overrides=["student.dim=8"], against="m3se")
+    told = json.loads((tmp_path / "s" / "metrics.json").read_text())["sweep"]
+    words = ["limbeck", "sweep", str(tmp_path / "tiny.yaml"), "--set", "student.dim=8", "--over", over, "--tune", tune]
+    assert shlex.split(told["command"]) == [*words, "--seeds", "1", "--against", "m3se", "--out", out]
+    page = unescape(result.report.read_text())
+    assert told["command"] in page and "running it again repeats this run" not in page
+    assert "tuned on dev: stages.0.lr" in page and "1e-3, 1e-2" in page
+    assert result.rows[-1].logged == f"m3se, {result.rows[-1].chosen}"
+
+
+def test_the_command_of_a_sweep_from_python_has_the_recipe_that_it_left(recipe, tmp_path):
+    sweep(recipe, ["objective=mse"], out=tmp_path / "s", overrides=["student.dim=8"], keep=False)
+    told = json.loads((tmp_path / "s" / "metrics.json").read_text())["sweep"]
+    place = str(tmp_path / "s" / "recipe.yaml")
+    ends = ["--over", "objective=mse", "--seeds", "1", "--out", str(tmp_path / "s"), "--drop-students"]
+    assert shlex.split(told["command"]) == ["limbeck", "sweep", place, *ends]
+    assert load_recipe(place).student.dim == 8
 
 
 def test_a_cells_recipe_repeats_its_run(recipe, tmp_path):
