@@ -31,6 +31,7 @@ from limbeck.evaluation import RankingResult
 from limbeck.evaluation.pair_result import PairResult
 from limbeck.files import alone_in, digest, directory_atomically, read_json, slug, write_json
 from limbeck.matchers import Matcher
+from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.answers import answer
@@ -57,6 +58,7 @@ from limbeck.training.session import Session
 
 PLAN = "sweep.json"
 MEASURED = "measured.json"
+BEST = "best.json"  # whose copy the sweep's own student is: its weights may have been dropped
 ERROR = "error.txt"  # in a student's folder: why it failed
 NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
 
@@ -393,10 +395,16 @@ class _Sweep:
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to where a run has its student."""
         _, cell, tried, seed = max(self.done, key=lambda found: found[0])
-        _, place, self.best = self._student(cell, tried, seed)
-        self.best_name = cell.name
-        with directory_atomically(self.folder / "student") as folder:
-            shutil.copytree(place / "student", folder, dirs_exist_ok=True)
+        self.best_name, place = cell.name, self._place(cell, tried, seed)
+        kept, origin, known = self.folder / "student", self.folder / BEST, str(place.relative_to(self.folder))
+        if not (place / "student").exists() and kept.exists() and origin.exists() and read_json(origin) == known:
+            self.best = load_matcher(kept)
+        else:
+            self.best = self._student(cell, tried, seed)[2]
+            origin.unlink(missing_ok=True)  # never beside another's weights
+            with directory_atomically(kept) as folder:
+                shutil.copytree(place / "student", folder, dirs_exist_ok=True)
+            write_json(origin, known)
         if (place / SNAPSHOTS).exists():
             shutil.copytree(place / SNAPSHOTS, self.folder / SNAPSHOTS, dirs_exist_ok=True)
 

@@ -367,6 +367,21 @@ def test_students_can_be_dropped_and_the_best_is_kept(recipe, tmp_path):
     assert result.student.rank("copy", ["copy", "move"])
 
 
+def test_a_best_student_whose_own_weights_were_dropped_is_not_trained_again(recipe, tmp_path, monkeypatch):
+    axis = "stages.0.lr=1e-2,1e-9"
+    sweep(recipe, [axis], out=tmp_path / "s", keep=False)
+    first = next((tmp_path / "s" / "students").glob("lr-1e-2-*/seed-0/dev.json"))
+    first.write_text(json.dumps({"ndcg@10": 2.0}))  # better than any other can be
+    sweep(recipe, [f"{axis},1e-8"], out=tmp_path / "s", keep=False)  # trained again if it was not the best before
+    weights = (tmp_path / "s" / "student" / "model.safetensors").read_bytes()
+    trained, plain = [], run_module.fit
+    monkeypatch.setattr(run_module, "fit", lambda *a: trained.append(a[3].name) or plain(*a))
+    result = sweep(recipe, [f"{axis},1e-8,1e-7"], out=tmp_path / "s", keep=False)
+    assert trained == ["lr=1e-7"]
+    assert (tmp_path / "s" / "student" / "model.safetensors").read_bytes() == weights
+    assert result.student.rank("copy", ["copy", "move"])
+
+
 def test_both_tasks_training_queries_and_transfer_are_columns(recipe, beir, tmp_path):
     recipe["evaluation"] |= {"task": "both", "train_queries": 4, "transfer": [str(beir)]}
     result = sweep(recipe, ["objective=mse"], out=tmp_path / "s")
