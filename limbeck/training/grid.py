@@ -8,6 +8,7 @@ needs them, by a shipped name or from a file.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
@@ -21,7 +22,7 @@ from limbeck.files import digest, slug
 from limbeck.objectives import parse
 from limbeck.objectives.names import argument_names, with_argument
 from limbeck.training.recipe import Recipe
-from limbeck.training.recipe_files import parse_recipe, set_value, vary
+from limbeck.training.recipe_files import load_recipe, parse_recipe, set_value, vary
 
 OBJECTIVE, VARIANT = "objective", "variant"
 WHOLE = {VARIANT: 0, OBJECTIVE: 1}  # laid over the recipe first: they replace what other keys are parts of
@@ -110,6 +111,28 @@ def cells(recipe: Recipe, axes: Sequence[Axis], within: Cell | None = None) -> l
         name = _joined(prefix, *_words(_applying(settings, parsed), axes)) or recipe.name
         known.setdefault(parsed.model_dump_json(), Cell(name, parsed, full_name, dict(settings)))
     return list(known.values())
+
+
+def load_base(source: str | Path | dict[str, Any] | Recipe, overrides: Sequence[str], axes: Sequence[Axis]) -> Recipe:
+    """The recipe that axes are laid over. One that is wrong by itself has their first values: what an axis replaces
+    need not fit the rest.
+    """
+    try:
+        return load_recipe(source, list(overrides))
+    except LimbeckError as error:
+        try:
+            return load_recipe(source, [*overrides, *_first_values(axes)])
+        except LimbeckError:
+            raise error from None
+
+
+def _first_values(axes: Sequence[Axis]) -> Iterator[str]:
+    """As overrides; a variant and an objective's arguments are left out, which depend on what they are laid over."""
+    for axis in axes:
+        if axis.key == OBJECTIVE:
+            yield f"stages.-1.objectives={json.dumps(split_outside(axis.values[0], '+'))}"
+        elif axis.key != VARIANT and not axis.key.startswith(f"{OBJECTIVE}."):
+            yield f"{axis.key}={axis.values[0]}"
 
 
 def refuse_repeated(axes: Sequence[Axis]) -> None:

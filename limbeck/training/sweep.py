@@ -36,10 +36,9 @@ from limbeck.progress import say
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.answers import answer
 from limbeck.training.base_session import BaseSession
-from limbeck.training.grid import Axis, Cell, cells, parse_axis, refuse_repeated, refuse_unused
+from limbeck.training.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
 from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
-from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, over_seeds
 from limbeck.training.run import (
     METRICS,
@@ -82,10 +81,10 @@ def sweep(
     tested against, the first by default. The best cell on dev answers `questions`, for the report. Without `keep` the
     students' weights are dropped once they are measured, but for the best one's.
     """
-    base = load_recipe(recipe, list(overrides))
     axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
     refuse_repeated([*axes, *tuned])
+    base = load_base(recipe, overrides, [*axes, *tuned])
     grid = cells(base, axes)
     refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}

@@ -4,7 +4,7 @@ import pytest
 
 from limbeck.errors import LimbeckError
 from limbeck.objectives import parse
-from limbeck.training.grid import cells, parse_axis, split_outside
+from limbeck.training.grid import cells, load_base, parse_axis, split_outside
 from limbeck.training.recipe_files import load_recipe, variants
 
 
@@ -116,6 +116,31 @@ def test_an_argument_takes_whatever_a_recipe_may_say(recipe, objective, axis, wa
 def test_a_key_or_value_that_does_not_exist_is_named_before_anything_runs(recipe, axis, message):
     with pytest.raises(LimbeckError, match=message):
         cells(load_recipe(recipe), [parse_axis(axis)])
+
+
+IN_BATCH = ["stages.0.lists.in_batch=true"]
+
+
+def test_what_an_axis_replaces_need_not_fit_the_recipe(recipe):
+    axes = [parse_axis("objective=one_hot,focal"), parse_axis("objective.tau=1,4"), parse_axis("student.dim=8,16")]
+    with pytest.raises(LimbeckError, match="stored scores know nothing of other queries' documents"):
+        load_recipe(recipe, IN_BATCH)  # softmax_ce
+    grid = cells(load_base(recipe, IN_BATCH, axes), axes)
+    assert len(grid) == 8
+    assert all(cell.recipe.stages[0].lists.in_batch for cell in grid)
+    assert grid[-1].recipe.stages[0].objectives == ["focal(tau=4)"]
+
+
+def test_a_value_of_an_axis_that_does_not_fit_is_named(recipe):
+    axes = [parse_axis("objective=one_hot,mse")]
+    with pytest.raises(LimbeckError, match="^--over objective=mse: .*stored scores know nothing"):
+        cells(load_base(recipe, IN_BATCH, axes), axes)
+
+
+@pytest.mark.parametrize("axes", [[], ["student.dim=8"], ["objective=mse,one_hot"], ["stages.7.lr=1"]])
+def test_a_recipe_that_no_axis_mends_is_refused_for_what_it_is(recipe, axes):
+    with pytest.raises(LimbeckError, match="^recipe: recipe: stages.0.lists.in_batch: stored scores know nothing"):
+        load_base(recipe, IN_BATCH, [parse_axis(axis) for axis in axes])
 
 
 def test_a_mistake_in_what_is_tuned_names_the_option(recipe):

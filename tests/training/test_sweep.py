@@ -401,6 +401,16 @@ def test_a_row_to_test_against_has_to_be_there(recipe, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_recipe_that_only_the_axes_make_whole_is_swept_and_goes_on(recipe, tmp_path, monkeypatch):
+    axis, overrides = "objective=one_hot,focal", ["stages.0.lists.in_batch=true"]
+    result = sweep(recipe, [axis], out=tmp_path / "s", overrides=overrides)
+    assert [row.name for row in result.rows[2:]] == ["one_hot", "focal"]
+    trained, plain = [], run_module.fit
+    monkeypatch.setattr(run_module, "fit", lambda *a: trained.append(a[3].name) or plain(*a))
+    sweep(recipe, [axis], seeds=2, out=tmp_path / "s", overrides=overrides)
+    assert trained == ["one_hot, seed 1", "focal, seed 1"]
+
+
 def test_no_seeds_are_refused(recipe, tmp_path):
     with pytest.raises(LimbeckError, match="0 seeds are too few"):
         sweep(recipe, [OBJECTIVES], seeds=0, out=tmp_path / "s")
