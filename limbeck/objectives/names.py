@@ -8,7 +8,7 @@ so `margin_mse(pairs=all)` needs no quotes within quotes.
 from __future__ import annotations
 
 import ast
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.objectives.base import LARGEST, OBJECTIVES, Objective, is_number
@@ -34,6 +34,27 @@ def parse(text: str) -> tuple[float, Objective]:
     return 1.0, _objective(tree, text)
 
 
+def with_argument(text: str, argument: str, value: str) -> str:
+    """The objective with an argument set to what a recipe would read there; as it is if it has no such argument.
+
+    >>> with_argument("0.1 * one_hot", "tau", "2")
+    '0.1 * one_hot(tau=2)'
+    """
+    weight, objective = parse(text)
+    if argument not in argument_names(objective):
+        return text
+    try:
+        tree = ast.parse(value.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise LimbeckError(f"{argument}={value} cannot be read; give a number or a word") from error
+    changed = replace(objective, **{argument: _value(tree, f"{objective.name}({argument}={value})")})  # type: ignore[type-var]
+    return f"{weight!r} * {changed}" if weight != 1 else str(changed)
+
+
+def argument_names(objective: Objective | type[Objective]) -> list[str]:
+    return [field.name for field in fields(objective)]  # type: ignore[arg-type]  # every objective is a dataclass
+
+
 def _weight(tree: ast.expr, text: str) -> float:
     weight = _value(tree, text)
     if not is_number(weight, 0, LARGEST):
@@ -54,7 +75,7 @@ def _objective(tree: ast.expr, text: str) -> Objective:
 
 
 def _arguments(keywords: list[ast.keyword], kind: type[Objective], text: str) -> dict[str, object]:
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every kind is a dataclass
+    known = argument_names(kind)
     given: dict[str, object] = {}
     for keyword in keywords:
         if keyword.arg is None or keyword.arg not in known:

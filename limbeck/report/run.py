@@ -1,7 +1,7 @@
 """The report of a run: one function a section, in the order in which a reader meets them.
 
-A section's function gets all files of the run, and returns None where the run has nothing to say about it. Between
-those in `sections` and those in `closing` stand the analyses, from the results that the run left.
+A section's function gets all files of the run, and returns None where the run has nothing to say about it. Behind
+those in `sections` stand the analyses, from the results that the run left, then examples, recipe and versions.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from pydantic import BaseModel, ValidationError
+
+from limbeck.errors import bad_input
+from limbeck.files import read_json
 from limbeck.report.analyses.stored import stored_sections
-from limbeck.report.blocks import Code, KeyValue, Section
+from limbeck.report.blocks import Block, Code, KeyValue, Section
 from limbeck.report.examples import examples
 from limbeck.report.html import Report
 from limbeck.report.learning import learning_curves
 from limbeck.report.results import comparison, quality_and_latency, result
-from limbeck.report.run_files import Metrics, RunFiles, read_run
+from limbeck.report.run_files import REMEDY, Metrics, RunFiles, read_run
 from limbeck.report.words import duration
 
 TASKS = {
@@ -26,11 +30,50 @@ TASKS = {
 }
 
 
-def recipe(run: RunFiles) -> Section | None:
-    """The recipe as resolved."""
+class Axis(BaseModel):
+    """A key of the recipe and the values that a sweep gave it."""
+
+    key: str
+    values: list[str]
+
+
+class Sweep(BaseModel):
+    """What a sweep ran, in its metrics.json, or in its sweep.json where the command was not kept."""
+
+    over: list[Axis]
+    tune: list[Axis]
+    seeds: int
+    against: str
+    command: str = ""
+
+
+def recipe(run: RunFiles, sweep: Sweep | None = None) -> Section | None:
+    """The recipe as resolved; of a sweep, what was laid over it too."""
     if not run.recipe.strip():
         return None
-    return Section("Recipe", [Code(run.recipe.strip())], "As resolved: running it again repeats this run.")
+    code = Code(run.recipe.strip())
+    if sweep is None:
+        return Section("Recipe", [code], "As resolved: running it again repeats this run.")
+    axes = [("over", axis) for axis in sweep.over] + [("tuned on dev", axis) for axis in sweep.tune]
+    facts = [(f"{how}: {axis.key}", ", ".join(axis.values)) for how, axis in axes]
+    facts += [("seeds", str(sweep.seeds)), ("tested against", sweep.against)]
+    command: list[Block] = [Code(sweep.command)] if sweep.command else []
+    repeats = "The command repeats this sweep. " if sweep.command else ""
+    explanation = f"{repeats}Its students change the recipe, shown as resolved, by a value of every key."
+    return Section("Recipe", [*command, KeyValue(facts), code], explanation)
+
+
+def _sweep(run_dir: Path) -> Sweep | None:
+    """What a sweep's directory says of it; None for a run."""
+    place = run_dir / "metrics.json"
+    told = read_json(place, REMEDY).get("sweep")
+    if told is None and (run_dir / "sweep.json").exists():
+        place = run_dir / "sweep.json"
+        told = read_json(place, REMEDY)
+    try:
+        return Sweep.model_validate(told) if told is not None else None
+    except ValidationError as error:
+        raise bad_input(place, "does not say what a sweep ran", REMEDY) from error
 
 
 def versions(run: RunFiles) -> Section | None:
@@ -46,7 +89,6 @@ sections: list[Callable[[RunFiles], Section | None]] = [
     quality_and_latency,
     learning_curves,
 ]
-closing: list[Callable[[RunFiles], Section | None]] = [examples, recipe, versions]
 
 
 def subtitle(metrics: Metrics) -> str:
@@ -71,7 +113,7 @@ def run_report(run_dir: str | Path) -> Path:
     """Write `report.html` into a run directory, from what the run left there."""
     run = read_run(run_dir)
     first = [section for build in sections if (section := build(run)) is not None]
-    last = [section for build in closing if (section := build(run)) is not None]
-    made = [*first, *stored_sections(Path(run_dir)), *last]
+    last = [examples(run), recipe(run, _sweep(Path(run_dir))), versions(run)]
+    made = [*first, *stored_sections(Path(run_dir)), *(section for section in last if section is not None)]
     report = Report(run.metrics.title, subtitle(run.metrics), made, footer="Made by limbeck.")
     return report.write(Path(run_dir) / "report.html")

@@ -32,6 +32,7 @@ class BaseSession(ABC):
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self.recipe, self.folder = recipe, folder
         self.work, self.log = folder / "work", folder / "log.jsonl"
+        self.teacher_failed = False  # whether it could not be loaded or trained
 
     @property
     @abstractmethod
@@ -103,6 +104,12 @@ class BaseSession(ABC):
     @cached_property
     def teacher(self) -> Matcher | None:
         """The teacher's model: loaded, or trained first; None where only its scores are known."""
+        self.teacher_failed = True
+        found = self._teacher()
+        self.teacher_failed = False
+        return found
+
+    def _teacher(self) -> Matcher | None:
         spec = self.recipe.teacher
         if spec is None or (spec.model is None and spec.train is None):
             return None

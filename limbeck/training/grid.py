@@ -8,10 +8,11 @@ needs them, by a shipped name or from a file.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from typing import Any
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import digest, slug
 from limbeck.objectives import parse
+from limbeck.objectives.names import argument_names, with_argument
 from limbeck.training.recipe import Recipe
-from limbeck.training.recipe_files import parse_recipe, set_value, vary
+from limbeck.training.recipe_files import load_recipe, parse_recipe, set_value, vary
 
 OBJECTIVE, VARIANT = "objective", "variant"
+WHOLE = {VARIANT: 0, OBJECTIVE: 1}  # laid over the recipe first: they replace what other keys are parts of
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -41,14 +44,15 @@ class Axis:
 class Cell:
     """One place in the grid: the values of all axes, and the recipe that has them."""
 
-    name: str
+    name: str  # what tells it apart: arguments that its objectives lack are left out
     recipe: Recipe
+    full_name: str  # with the values of all axes that change
     settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
         """A directory's name; the digest keeps apart what only punctuation tells apart."""
-        return f"{slug(self.name)[:60]}-{digest(self.name)[:6]}"
+        return f"{slug(self.full_name)[:60]}-{digest(self.full_name)[:6]}"
 
     def with_seed(self, seed: int) -> Recipe:
         """The recipe with a seed for the student alone: its queries and its teacher stay those of the grid."""
@@ -87,33 +91,77 @@ def split_outside(text: str, separator: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def cells(recipe: Recipe, axes: Sequence[Axis], prefix: str = "") -> list[Cell]:
+def cells(recipe: Recipe, axes: Sequence[Axis], within: Cell | None = None) -> list[Cell]:
     """Every combination of the axes' values, each validated; combinations that come to the same recipe count once.
 
-    `prefix` begins their names. Without axes there is one cell, called as `prefix` says or as the recipe is.
+    Their names begin with that of the cell they lie within. Without axes there is one cell, called as that one or as
+    the recipe is.
     """
-    base = recipe.model_dump(mode="json")
+    base, option = recipe.model_dump(mode="json"), "--over" if within is None else "--tune"
+    prefix, full_prefix = (within.name, within.full_name) if within is not None else ("", "")
     known: dict[str, Cell] = {}
     for chosen in product(*(axis.values for axis in axes)):
         settings = list(zip((axis.key for axis in axes), chosen, strict=True))
         values = base
-        for key, value in settings:
-            values = _set(values, key, value)
-        parsed = parse_recipe(values, ", ".join(f"{key}={value}" for key, value in settings) or "recipe")
-        name = ", ".join(part for part in (prefix, *_words(settings, axes)) if part) or recipe.name
-        known.setdefault(parsed.model_dump_json(), Cell(name, parsed, dict(settings)))
+        for key, value in sorted(settings, key=lambda setting: WHOLE.get(setting[0], len(WHOLE))):
+            values = _set(values, key, value, option)
+        place = " ".join(f"{option} {key}={value}" for key, value in settings) or "recipe"
+        parsed = parse_recipe(values, place, mend=f"give {option} a value that the key can have")
+        full_name = _joined(full_prefix, *_words(settings, axes)) or recipe.name
+        name = _joined(prefix, *_words(_applying(settings, parsed), axes)) or recipe.name
+        known.setdefault(parsed.model_dump_json(), Cell(name, parsed, full_name, dict(settings)))
     return list(known.values())
+
+
+def load_base(source: str | Path | dict[str, Any] | Recipe, overrides: Sequence[str], axes: Sequence[Axis]) -> Recipe:
+    """The recipe that axes are laid over. One that is wrong by itself has their first values: what an axis replaces
+    need not fit the rest.
+    """
+    try:
+        return load_recipe(source, list(overrides))
+    except LimbeckError as error:
+        try:
+            return load_recipe(source, [*overrides, *_first_values(axes)])
+        except LimbeckError:
+            raise error from None
+
+
+def _first_values(axes: Sequence[Axis]) -> Iterator[str]:
+    """As overrides; a variant and an objective's arguments are left out, which depend on what they are laid over."""
+    for axis in axes:
+        if axis.key == OBJECTIVE:
+            yield f"stages.-1.objectives={json.dumps(split_outside(axis.values[0], '+'))}"
+        elif axis.key != VARIANT and not axis.key.startswith(f"{OBJECTIVE}."):
+            yield f"{axis.key}={axis.values[0]}"
+
+
+def refuse_repeated(axes: Sequence[Axis]) -> None:
+    """Refuse a key that two axes have: the later one would undo the earlier."""
+    repeated = next((key for key, count in Counter(axis.key for axis in axes).items() if count > 1), None)
+    if repeated is not None:
+        raise LimbeckError(f"{repeated}: stands twice among --over and --tune; give all its values in one")
 
 
 def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
     """Refuse `objective.NAME` where no objective has an argument of that name: it would change nothing."""
     objectives = [text for cell in grid for text in cell.recipe.stages[-1].objectives]
-    known = sorted({known.name for text in objectives for known in fields(parse(text)[1])})  # type: ignore[arg-type]
+    known = sorted({name for text in objectives for name in argument_names(parse(text)[1])})
     for axis in axes:
         name = axis.key.removeprefix(f"{OBJECTIVE}.")
         if name != axis.key and name not in known:
             problem = f"{axis.key}: no objective here has {name!r}"
             raise LimbeckError(f"{problem}; {did_you_mean(name, known) if known else 'they have no settings'}")
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _applying(settings: Iterable[tuple[str, str]], recipe: Recipe) -> list[tuple[str, str]]:
+    """The settings without arguments that no objective of the recipe has."""
+    known = {name for text in recipe.stages[-1].objectives for name in argument_names(parse(text)[1])}
+    ours = f"{OBJECTIVE}."
+    return [(key, value) for key, value in settings if not key.startswith(ours) or key.removeprefix(ours) in known]
 
 
 def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterator[str]:
@@ -133,7 +181,7 @@ def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterato
         yield value if key == OBJECTIVE else f"{short if last[short] == 1 else key}={value}"
 
 
-def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
+def _set(values: dict[str, Any], key: str, value: str, option: str) -> dict[str, Any]:
     if key == OBJECTIVE:
         copy = deepcopy(values)
         copy["stages"][-1]["objectives"] = split_outside(value, "+")
@@ -143,20 +191,10 @@ def _set(values: dict[str, Any], key: str, value: str) -> dict[str, Any]:
     if key.startswith(f"{OBJECTIVE}."):
         copy = deepcopy(values)
         argument = key.removeprefix(f"{OBJECTIVE}.")
-        copy["stages"][-1]["objectives"] = [
-            _with_argument(text, argument, value) for text in copy["stages"][-1]["objectives"]
-        ]
+        stage = copy["stages"][-1]
+        try:
+            stage["objectives"] = [with_argument(text, argument, value) for text in stage["objectives"]]
+        except LimbeckError as error:
+            raise LimbeckError(f"{option} {key}={value}: {error}") from error
         return copy
-    return set_value(values, f"{key}={value}")
-
-
-def _with_argument(text: str, argument: str, value: str) -> str:
-    """The objective with the argument set, or as it is if it has no such argument."""
-    weight, objective = parse(text)
-    if argument not in {known.name for known in fields(objective)}:  # type: ignore[arg-type]
-        return text
-    try:
-        changed = replace(objective, **{argument: float(value)})  # type: ignore[type-var]
-    except ValueError as error:
-        raise LimbeckError(f"objective.{argument}={value}: is not a number; give one") from error
-    return f"{weight!r} * {changed}" if weight != 1 else str(changed)
+    return set_value(values, f"{key}={value}", option)

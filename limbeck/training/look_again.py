@@ -40,6 +40,7 @@ def add_analyses(folder: Path, names: Sequence[str]) -> None:
 
 def _swept(folder: Path) -> list[Measured]:
     """The measurements of a sweep, as it left them."""
-    plan, places, rows = read_json(folder / PLAN), read_json(folder / MEASURED), read_results(folder).rows
+    again = "run the same `limbeck sweep` again, which writes it anew"
+    plan, places, rows = read_json(folder / PLAN), read_json(folder / MEASURED, again), read_results(folder).rows
     runs = {name: [read_measured(folder / place) for place in some] for name, some in places.items()}
     return finish([over_seeds(runs[row.name], row.name, []) for row in rows if row.name in runs], plan["against"])

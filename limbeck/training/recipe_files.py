@@ -86,9 +86,16 @@ def _read(path: Path, what: str, remedy: str) -> tuple[Any, yaml.Node | None]:
 
 
 def parse_recipe(
-    values: dict[str, Any], place: str, tree: yaml.Node | None = None, overrides: list[str] | None = None
+    values: dict[str, Any],
+    place: str,
+    tree: yaml.Node | None = None,
+    overrides: list[str] | None = None,
+    mend: str = "mend it in the recipe",
 ) -> Recipe:
-    """Validate a dictionary as a recipe; the first mistake becomes one line that names its place."""
+    """Validate a dictionary as a recipe; the first mistake becomes one line that names its place.
+
+    `mend` is the remedy for mistakes that have none of their own.
+    """
     for override in overrides or []:
         values = set_value(values, override)
     try:
@@ -99,17 +106,17 @@ def parse_recipe(
         line = _line_of(tree, location)
         dotted = ".".join(map(str, location)) or "recipe"
         problem, remedy = _explain(first, location)
-        raise bad_input(place, f"{dotted}: {problem}", remedy, line) from error
+        raise bad_input(place, f"{dotted}: {problem}", remedy or mend, line) from error
 
 
 def _explain(error: Any, location: list[int | str]) -> tuple[str, str]:
-    """What is wrong and what to do about it; our own validators say both, with a semicolon between."""
+    """What is wrong and, if that is known, what to do about it; our validators say both, with a semicolon between."""
     if error["type"] == "extra_forbidden":
         return "unknown key", did_you_mean(str(location[-1]), _fields_at(location[:-1]))
     if error["type"] == "missing":
         return "is missing", "add it"
     problem, _, remedy = error["msg"].removeprefix("Value error, ").partition("; ")
-    return problem, remedy or "mend it in the recipe"
+    return problem, remedy
 
 
 def _fields_at(location: list[int | str]) -> list[str]:
@@ -147,11 +154,11 @@ def _line_of(tree: yaml.Node | None, location: list[int | str]) -> int | None:
     return line
 
 
-def set_value(values: dict[str, Any], override: str) -> dict[str, Any]:
+def set_value(values: dict[str, Any], override: str, option: str = "--set") -> dict[str, Any]:
     """Apply one `key.path=value`; the value is YAML. The given dictionary is left as it is."""
     path, separator, text = override.partition("=")
     if not separator or not path:
-        raise LimbeckError(f"--set {override}: not of the form key.path=value; e.g. --set stages.0.steps=100")
+        raise LimbeckError(f"{option} {override}: not of the form key.path=value; e.g. {option} stages.0.steps=100")
     copy = deepcopy(values)
     keys: list[str] = path.split(".")
     target: Any = copy
@@ -169,9 +176,9 @@ def set_value(values: dict[str, Any], override: str) -> dict[str, Any]:
         else:
             target[int(keys[-1])] = value
     except (ValueError, IndexError, TypeError, AttributeError) as error:
-        raise LimbeckError(f"--set {override}: the recipe has nothing at {path}; check the path") from error
+        raise LimbeckError(f"{option} {override}: the recipe has nothing at {path}; check the path") from error
     except yaml.YAMLError as error:
-        raise LimbeckError(f"--set {override}: the value is not valid YAML; quote it") from error
+        raise LimbeckError(f"{option} {override}: the value is not valid YAML; quote it") from error
     return copy
 
 

@@ -50,6 +50,7 @@ class Row:
     runs: int = 1  # seeds that the measures are the means of
     failed: list[str] | None = None  # what went wrong with the others
     chosen: str | None = None  # the setting that was chosen on dev, where there was a choice
+    logged: str | None = None  # what the log calls the students of a sweep's row, before the seed
     kept: float | None = None  # share of the teacher's quality, by the first measure
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
@@ -171,7 +172,10 @@ def _both(reranked: RankingResult, retrieved: RankingResult) -> RankingResult:
 
 
 def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: str | None = None) -> Measured:
-    """One row for the runs of one recipe under several seeds: means, with their spread."""
+    """One row for the runs of one recipe under several seeds: means, with their spread.
+
+    The times are the best ones: students of one recipe are equally fast, and what else a machine does only slows them.
+    """
     rows = [one.row for one in measured]
     values = {key: np.array([row.measures[key] for row in rows]) for key in rows[0].measures}
     spread = {key: float(found.std(ddof=1)) for key, found in values.items()} if len(rows) > 1 else None
@@ -183,6 +187,8 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
         runs=len(rows),
         failed=failed or None,
         chosen=chosen,
+        ms_per_query=min((row.ms_per_query for row in rows if row.ms_per_query is not None), default=None),
+        pairs_per_second=max((row.pairs_per_second for row in rows if row.pairs_per_second is not None), default=None),
     )
     return Measured(row, _over_seeds([one.result for one in measured]), measured[0].run)
 
@@ -200,11 +206,13 @@ def _over_seeds(results: Sequence[RankingResult | PairResult]) -> RankingResult 
 def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
     """Relate every row to the teacher's, and every student to the row called `against` (the teacher by default).
 
-    Where several students are tested, `p_holm` is the p-value corrected for their number.
+    Where there is no row of that name nothing is tested. Where several students are tested, `p_holm` is the p-value
+    corrected for their number.
     """
     teachers = {measured.row.name: measured for measured in rows if measured.row.kind == "teacher"}
     first_teacher = next(iter(teachers.values()), None)
-    reference = next((measured for measured in rows if measured.row.name == against), first_teacher)
+    named = next((measured for measured in rows if measured.row.name == against), None)
+    reference = first_teacher if against is None else named
     finished = []
     for measured in rows:
         row = measured.row

@@ -235,9 +235,15 @@ def untrained_start(spec: MatcherSpec) -> Matcher:
 
 
 def write_results(
-    session: BaseSession, folder: Path, rows: list[Row], seconds: float, title: str, note: str = ""
+    session: BaseSession,
+    folder: Path,
+    rows: list[Row],
+    seconds: float,
+    title: str,
+    note: str = "",
+    sweep: dict[str, Any] | None = None,
 ) -> None:
-    """`metrics.json` and `report.html`; unfinished work is no longer needed."""
+    """`metrics.json` and `report.html`; unfinished work is no longer needed. `sweep` is the plan of one."""
     metrics = {
         "title": title,
         "data": {"name": session.data.name, **session.facts()},
@@ -246,6 +252,7 @@ def write_results(
         "seconds": seconds,
         "versions": versions(),
         "note": note,
+        "sweep": sweep,
     }
     write_json(folder / METRICS, metrics)
     run_report(folder)

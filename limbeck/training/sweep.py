@@ -15,8 +15,10 @@ is new. A run that fails is named in the table and tried again the next time; th
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,14 +31,14 @@ from limbeck.evaluation import RankingResult
 from limbeck.evaluation.pair_result import PairResult
 from limbeck.files import alone_in, digest, directory_atomically, read_json, slug, write_json
 from limbeck.matchers import Matcher
+from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.answers import answer
 from limbeck.training.base_session import BaseSession
-from limbeck.training.grid import Axis, Cell, cells, parse_axis, refuse_unused
+from limbeck.training.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
 from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
-from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, over_seeds
 from limbeck.training.run import (
     METRICS,
@@ -55,6 +57,9 @@ from limbeck.training.session import Session
 
 PLAN = "sweep.json"
 MEASURED = "measured.json"
+BEST = "best.json"  # whose copy the sweep's own student is: its weights may have been dropped
+ERROR = "error.txt"  # in a student's folder: why it failed
+NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
 
 
 def sweep(
@@ -76,26 +81,33 @@ def sweep(
     tested against, the first by default. The best cell on dev answers `questions`, for the report. Without `keep` the
     students' weights are dropped once they are measured, but for the best one's.
     """
-    base = load_recipe(recipe, list(overrides))
     axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
+    refuse_repeated([*axes, *tuned])
+    base = load_base(recipe, overrides, [*axes, *tuned])
     grid = cells(base, axes)
     refuse_unused([*axes, *tuned], grid)
-    tries = {cell.name: cells(cell.recipe, tuned, cell.name) for cell in grid}
+    tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}
     reference = _reference([cell.name for cell in grid], against)
     if seeds < 1:
         raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
     folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
     if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
         raise LimbeckError(f"{folder}: holds a run of `limbeck distill`; choose another --out")
-    claim_folder(folder, base)
+    if folder.exists():
+        claim_folder(folder, base)
     plan = {"over": [asdict(axis) for axis in axes], "tune": [asdict(axis) for axis in tuned], "seeds": seeds}
     plan = json.loads(json.dumps(plan | {"against": reference}))
     if _is_finished(folder, plan):
         return finished_run(folder)
+    began = time.monotonic()
+    work = _Sweep(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
+    for cell in [tried for some in tries.values() for tried in some]:
+        work.check(cell, tuned=len(tuned) > 0)
+    claim_folder(folder, base)  # only now: a mistake leaves no folder behind
     with alone_in(folder):
-        began = time.monotonic()
-        work = _Sweep(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
+        for session in work.sessions.values():
+            session.folder.mkdir(parents=True, exist_ok=True)
         measured: list[Measured] = []
         for number, cell in enumerate(grid, start=1):
             say(f"{number} of {len(grid)}: {cell.name}")
@@ -105,6 +117,10 @@ def sweep(
             raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
         work.keep_best()
         finished = finish([*work.references(), *measured], reference)
+        if reference in work.lost:
+            untested = f"{reference} failed, and nothing is tested against it."
+            say(untested)
+            note, plan = f"{note} {untested}".strip(), plan | {"against_failed": True}
         if isinstance(work.home, Session):
             Analyst(work.home, finished, folder).run(base.evaluation.analyses)
         analyse_axis(folder, axes, work.points, finished)
@@ -114,7 +130,8 @@ def sweep(
             found_answers = answer(work.home, work.home.teacher, work.best_name, work.best, questions)
             write_json(folder / "examples.json", found_answers)
         seconds = time.monotonic() - began
-        write_results(work.home, folder, rows, seconds, title=base.name, note=note)
+        told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}
+        write_results(work.home, folder, rows, seconds, title=base.name, note=note, sweep=told)
         for session in work.sessions.values():
             shutil.rmtree(session.work, ignore_errors=True)
         write_json(folder / MEASURED, work.places())
@@ -124,9 +141,29 @@ def sweep(
         return Result(folder, rows, seconds)
 
 
+def _command(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    overrides: Sequence[str],
+    axes: Sequence[Axis],
+    tuned: Sequence[Axis],
+    seeds: int,
+    against: str | None,
+    folder: Path,
+    keep: bool,
+) -> str:
+    """The command line of a sweep; a recipe that came from Python is the one in its directory, with its changes."""
+    named = isinstance(recipe, str | Path)
+    options = [("--set", text) for text in overrides if named]
+    options += [("--over", str(axis)) for axis in axes] + [("--tune", str(axis)) for axis in tuned]
+    options += [("--seeds", str(seeds))] + ([("--against", against)] if against is not None else [])
+    words = ["limbeck", "sweep", str(recipe) if named else str(folder / "recipe.yaml")]
+    words += [word for option in options for word in option] + ["--out", str(folder)]
+    return shlex.join(words + ([] if keep else ["--drop-students"]))
+
+
 def _is_finished(folder: Path, plan: dict[str, Any]) -> bool:
     """Whether this very grid was gathered already, and no run of it failed."""
-    if not (folder / METRICS).exists() or not (folder / PLAN).exists() or read_json(folder / PLAN) != plan:
+    if not all((folder / name).exists() for name in (METRICS, MEASURED, PLAN)) or read_json(folder / PLAN) != plan:
         return False
     return not any(row.failed for row in read_results(folder).rows)
 
@@ -148,6 +185,22 @@ def _differ(tries: dict[str, list[Cell]]) -> bool:
     return len({_shared(cell.recipe) for some in tries.values() for cell in some}) > 1
 
 
+def _refuse_no_dev(session: BaseSession) -> None:
+    """Refuse to tune where nothing tells settings apart. A teacher with a model always can, once it is made."""
+    teacher = session.recipe.teacher
+    judges = session.judged_dev is not None or (teacher is not None and not teacher.only_scores)
+    if not session.facts()["queries_dev"] or not (judges or session.student_dev is not None):
+        raise LimbeckError(NO_DEV)
+
+
+def _read_teacher(session: BaseSession) -> None:
+    """Load a teacher that is not to be trained, or its scores, unless it has been measured and may never be needed."""
+    teacher = session.recipe.teacher
+    if teacher is None or teacher.train is not None or (session.folder / "references" / "done.json").exists():
+        return
+    _ = session.given_scores if isinstance(session, Session) and teacher.only_scores else session.teacher
+
+
 class _Sweep:
     """The runs of one sweep, and what they share."""
 
@@ -166,18 +219,35 @@ class _Sweep:
         key = _shared(recipe)
         if key not in self.sessions:
             place = self.folder / "shared" / key[:8] if self.several else self.folder
-            place.mkdir(parents=True, exist_ok=True)
             self.sessions[key] = open_session(recipe, place)
         return self.sessions[key]
+
+    def check(self, cell: Cell, tuned: bool) -> None:
+        """Read the data of a cell: what is wrong with them, or lacks for tuning, is said once, and before training."""
+        recipe = cell.with_seed(self.seeds[0])
+        known = _shared(recipe) in self.sessions
+        session = self.session(recipe)
+        if not known:
+            if not session.has_test:
+                problem = f"{session.data.name}: no labelled split {recipe.data.test!r}, and a sweep compares on it"
+                raise LimbeckError(f"{problem}; give data.test")
+            if tuned:
+                _refuse_no_dev(session)
+            _read_teacher(session)
 
     def _teacher_name(self, session: BaseSession) -> str:
         """What the teacher's row is called: one of several goes by the first cell that learns from it."""
         return f"teacher of {self.owners[_shared(session.recipe)]}" if self.several else "teacher"
 
     @property
+    def used(self) -> list[BaseSession]:
+        """The sessions of what was measured: those of failures, and of settings that were not chosen, have no part."""
+        return [session for key, session in self.sessions.items() if key in self.owners]
+
+    @property
     def home(self) -> BaseSession:
         """The session that the report is about."""
-        return next(iter(self.sessions.values()))
+        return self.used[0]
 
     def bench(self, session: BaseSession) -> Bench | PairBench:
         key = _shared(session.recipe)
@@ -192,7 +262,10 @@ class _Sweep:
         found = []
         for seed in self.seeds if chosen is not None else []:
             assert chosen is not None
-            measured = self._attempt(lambda seed=seed: self._measured(cell, chosen, seed), f"seed {seed}", failed)
+            place = self._place(cell, chosen, seed)
+            measured = self._attempt(
+                lambda seed=seed: self._measured(cell, chosen, seed), place, f"seed {seed}", failed
+            )
             found += [] if measured is None else [measured]
         if not found:
             self.lost[cell.name] = failed
@@ -201,7 +274,9 @@ class _Sweep:
         session = self.session(chosen.with_seed(self.seeds[0]))
         self.owners.setdefault(_shared(session.recipe), cell.name)
         choice = chosen.name.removeprefix(cell.name).removeprefix(", ")
-        return replace(over_seeds(found, cell.name, failed, choice or None), teacher=self._teacher_name(session))
+        gathered = over_seeds(found, cell.name, failed, choice or None)
+        row = replace(gathered.row, logged=chosen.full_name)
+        return replace(gathered, row=row, teacher=self._teacher_name(session))
 
     def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
         """The setting with the best first seed on dev; the only one, where there is nothing to choose."""
@@ -209,7 +284,8 @@ class _Sweep:
             return tries[0]
         values = []
         for tried in tries:
-            value = self._attempt(lambda tried=tried: self._dev(cell, tried, self.seeds[0]), tried.name, failed)
+            place = self._place(cell, tried, self.seeds[0])
+            value = self._attempt(lambda tried=tried: self._dev(cell, tried, self.seeds[0]), place, tried.name, failed)
             if value is not None:
                 values.append((value, tried))
         if not values:
@@ -218,19 +294,26 @@ class _Sweep:
         say(f"chosen on dev: {best.name}")
         return best
 
-    def _attempt(self, work: Any, what: str, failed: list[str]) -> Any:
-        """The result of `work`; if it fails, None, and the reason is noted."""
+    def _attempt(self, work: Any, place: Path, what: str, failed: list[str]) -> Any:
+        """The result of `work`; if it fails, None, and the reason is noted. Without its teacher no run can end."""
         try:
-            return work()
+            result = work()
+            (place / ERROR).unlink(missing_ok=True)
+            return result
         except Exception as error:
+            if any(session.teacher_failed for session in self.sessions.values()):
+                raise
             reason = " ".join(str(error).split()) or type(error).__name__
+            if not isinstance(error, LimbeckError) and (place / "recipe.yaml").exists():
+                (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+                reason += f" (traceback in {place / ERROR})"
             say(f"{what} failed: {reason}")
             failed.append(f"{what}: {reason}")
             self.errors.append(reason)
             return None
 
     def _place(self, cell: Cell, tried: Cell, seed: int) -> Path:
-        inner = [] if tried.name == cell.name else [tried.folder]
+        inner = [] if tried.full_name == cell.full_name else [tried.folder]
         return self.folder.joinpath(STUDENTS, cell.folder, *inner, f"seed-{seed}")
 
     def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[BaseSession, Path, Matcher]:
@@ -238,7 +321,7 @@ class _Sweep:
         recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
         session = self.session(recipe)
         claim_folder(place, recipe)
-        label = tried.name if len(self.seeds) == 1 else f"{tried.name}, seed {seed}"
+        label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # names checkpoints too
         student = train_student(session, recipe, label, place / "student")
         shutil.rmtree(place / "work", ignore_errors=True)
         return session, place, student
@@ -249,7 +332,7 @@ class _Sweep:
         if not known.exists():
             session, _, student = self._student(cell, tried, seed)
             if session.student_dev is None:
-                raise LimbeckError("there are no dev queries to choose by; give data.dev, or drop --tune")
+                raise LimbeckError(NO_DEV)
             write_json(known, session.student_dev(student))
         return float(next(iter(read_json(known).values())))
 
@@ -275,7 +358,7 @@ class _Sweep:
     def references(self) -> list[Measured]:
         """Teacher and baselines of every session, measured once."""
         found: list[Measured] = []
-        for session in self.sessions.values():
+        for session in self.used:
             place = session.folder / "references"
             if not (place / "done.json").exists():
                 measured = measure_references(session, self.bench(session))
@@ -298,7 +381,7 @@ class _Sweep:
     def places(self) -> dict[str, list[str]]:
         """Where the measurements behind each row lie: a setting that is no longer the chosen one may lie beside."""
         found: dict[str, list[str]] = {}
-        for session in self.sessions.values():
+        for session in self.used:
             for name in read_json(session.folder / "references" / "done.json"):
                 place = session.folder / "references" / name
                 row = self._named(read_measured(place), session).row
@@ -311,10 +394,16 @@ class _Sweep:
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to where a run has its student."""
         _, cell, tried, seed = max(self.done, key=lambda found: found[0])
-        _, place, self.best = self._student(cell, tried, seed)
-        self.best_name = cell.name
-        with directory_atomically(self.folder / "student") as folder:
-            shutil.copytree(place / "student", folder, dirs_exist_ok=True)
+        self.best_name, place = cell.name, self._place(cell, tried, seed)
+        kept, origin, known = self.folder / "student", self.folder / BEST, str(place.relative_to(self.folder))
+        if not (place / "student").exists() and kept.exists() and origin.exists() and read_json(origin) == known:
+            self.best = load_matcher(kept)
+        else:
+            self.best = self._student(cell, tried, seed)[2]
+            origin.unlink(missing_ok=True)  # never beside another's weights
+            with directory_atomically(kept) as folder:
+                shutil.copytree(place / "student", folder, dirs_exist_ok=True)
+            write_json(origin, known)
         if (place / SNAPSHOTS).exists():
             shutil.copytree(place / SNAPSHOTS, self.folder / SNAPSHOTS, dirs_exist_ok=True)
 

@@ -97,6 +97,17 @@ def test_the_report_of_a_full_run_has_every_part(tmp_path: Path) -> None:
         assert expected in text
 
 
+def test_an_older_sweep_without_its_command_shows_what_it_ran(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path)
+    plan = {"over": [{"key": "student.dim", "values": ["8", "16"]}], "tune": [], "seeds": 3, "against": "dim=8"}
+    (run_dir / "sweep.json").write_text(json.dumps(plan))
+    page = run_report(run_dir).read_text()
+    assert "over: student.dim" in page and "8, 16" in page and "running it again repeats" not in page
+    (run_dir / "sweep.json").write_text(json.dumps({"seeds": 3}))
+    with pytest.raises(LimbeckError, match="sweep.json: does not say what a sweep ran"):
+        run_report(run_dir)
+
+
 def test_absent_parts_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text(json.dumps({"rows": [row("teacher", "teacher", 0.8)]}))
     page = run_report(tmp_path).read_text(encoding="utf-8")

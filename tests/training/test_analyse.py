@@ -111,6 +111,16 @@ def test_a_finished_run_can_be_looked_into_further(recipe, tmp_path):
     assert [model["name"] for model in found["scores"]["models"]] == ["teacher", "one_hot", "mse"]
 
 
+def test_a_sweep_that_lacks_its_list_of_measurements_writes_it_anew(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = []
+    sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    (tmp_path / "s" / "measured.json").unlink()
+    with pytest.raises(LimbeckError, match="no such file; run the same `limbeck sweep` again, which writes it anew"):
+        add_analyses(tmp_path / "s", ["wins"])
+    sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    add_analyses(tmp_path / "s", ["wins"])
+
+
 def test_a_choice_that_changed_is_not_mixed_with_the_one_before(recipe, tmp_path):
     """More values to tune may change what is chosen; the older choice's results still lie there."""
     recipe["evaluation"]["analyses"] = []

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.training.grid import cells, parse_axis, split_outside
+from limbeck.objectives import parse
+from limbeck.training.grid import cells, load_base, parse_axis, split_outside
 from limbeck.training.recipe_files import load_recipe, variants
 
 
@@ -51,6 +52,24 @@ def test_what_never_changes_is_not_in_the_names(recipe):
     assert [cell.recipe.stages[0].lr for cell in grid] == [0.1, 0.1]
 
 
+def test_a_name_has_the_arguments_that_apply_and_a_folder_all(recipe):
+    grid = cells(load_recipe(recipe), [parse_axis("objective=softmax_ce,m3se"), parse_axis("objective.tau=1,4")])
+    assert [cell.name for cell in grid] == ["softmax_ce, tau=1", "softmax_ce, tau=4", "m3se"]
+    assert grid[2].folder.startswith("m3se-tau-1-")
+    tries = cells(grid[2].recipe, [parse_axis("stages.0.lr=0.1,0.2"), parse_axis("objective.gamma0=0,1")], grid[2])
+    assert [tried.name for tried in tries] == ["m3se, lr=0.1", "m3se, lr=0.2"]
+    assert tries[1].folder.startswith("m3se-tau-1-lr-0-2-gamma0-0-")
+
+
+def test_an_argument_may_be_given_before_the_objective_that_has_it(recipe):
+    grid = cells(load_recipe(recipe), [parse_axis("objective.tau=1,4"), parse_axis("objective=softmax_ce,m3se")])
+    assert [(cell.name, cell.recipe.stages[-1].objectives) for cell in grid] == [
+        ("tau=1, softmax_ce", ["softmax_ce"]),
+        ("m3se", ["m3se"]),
+        ("tau=4, softmax_ce", ["softmax_ce(tau=4)"]),
+    ]
+
+
 def test_several_objectives_are_joined_by_plus(recipe):
     (cell,) = cells(load_recipe(recipe), [parse_axis("objective=softmax_ce(tau=2) + 0.1 * one_hot")])
     assert cell.recipe.stages[-1].objectives == ["softmax_ce(tau=2)", "0.1 * one_hot"]
@@ -64,8 +83,24 @@ def test_an_argument_is_set_where_the_objective_has_it_and_other_cells_count_onc
         ["0.5 * softmax_ce(tau=4)", "margin_mse"],
     ]
     assert len(cells(load_recipe(recipe, ["stages.0.objectives=[margin_mse]"]), [axis])) == 1
-    with pytest.raises(LimbeckError, match="is not a number"):
+    with pytest.raises(LimbeckError, match="^--over objective.tau=hot: softmax_ce: tau='hot' is not allowed"):
         cells(base, [parse_axis("objective.tau=hot")])
+    with pytest.raises(LimbeckError, match="tau=2x cannot be read; give a number or a word"):
+        cells(base, [parse_axis("objective.tau=2x")])
+
+
+@pytest.mark.parametrize(
+    ("objective", "axis", "wanted"),
+    [
+        ("margin_mse", "pairs=judged,all", ["margin_mse", "margin_mse(pairs=all)"]),
+        ("0.5 * softmax_ce", "scale=true,false", ["0.5 * softmax_ce(scale=true)", "0.5 * softmax_ce"]),
+        ("softmax_ce", "tau_teacher=null,2", ["softmax_ce", "softmax_ce(tau_teacher=2)"]),
+    ],
+)
+def test_an_argument_takes_whatever_a_recipe_may_say(recipe, objective, axis, wanted):
+    base = load_recipe(recipe, [f"stages.0.objectives=[{objective}]"])
+    found = [cell.recipe.stages[-1].weighted_objectives() for cell in cells(base, [parse_axis(f"objective.{axis}")])]
+    assert found == [[parse(text)] for text in wanted]
 
 
 @pytest.mark.parametrize(
@@ -73,13 +108,47 @@ def test_an_argument_is_set_where_the_objective_has_it_and_other_cells_count_onc
     [
         ("student.dimm=64", "student.dimm: unknown key; .*dim"),
         ("objective=softmax_c", "unknown objective 'softmax_c'"),
-        ("stages.3.lr=1", "nothing at stages.3.lr"),
+        ("stages.3.lr=1", "--over stages.3.lr=1: the recipe has nothing at stages.3.lr"),
+        ("student.dim=abc", "--over student.dim=abc: student.dim: .*; give --over a value that the key can have"),
         ("student.layers=-1", "student.layers: "),
     ],
 )
 def test_a_key_or_value_that_does_not_exist_is_named_before_anything_runs(recipe, axis, message):
     with pytest.raises(LimbeckError, match=message):
         cells(load_recipe(recipe), [parse_axis(axis)])
+
+
+IN_BATCH = ["stages.0.lists.in_batch=true"]
+
+
+def test_what_an_axis_replaces_need_not_fit_the_recipe(recipe):
+    axes = [parse_axis("objective=one_hot,focal"), parse_axis("objective.tau=1,4"), parse_axis("student.dim=8,16")]
+    with pytest.raises(LimbeckError, match="stored scores know nothing of other queries' documents"):
+        load_recipe(recipe, IN_BATCH)  # softmax_ce
+    grid = cells(load_base(recipe, IN_BATCH, axes), axes)
+    assert len(grid) == 8
+    assert all(cell.recipe.stages[0].lists.in_batch for cell in grid)
+    assert grid[-1].recipe.stages[0].objectives == ["focal(tau=4)"]
+
+
+def test_a_value_of_an_axis_that_does_not_fit_is_named(recipe):
+    axes = [parse_axis("objective=one_hot,mse")]
+    with pytest.raises(LimbeckError, match="^--over objective=mse: .*stored scores know nothing"):
+        cells(load_base(recipe, IN_BATCH, axes), axes)
+
+
+@pytest.mark.parametrize("axes", [[], ["student.dim=8"], ["objective=mse,one_hot"], ["stages.7.lr=1"]])
+def test_a_recipe_that_no_axis_mends_is_refused_for_what_it_is(recipe, axes):
+    with pytest.raises(LimbeckError, match="^recipe: recipe: stages.0.lists.in_batch: stored scores know nothing"):
+        load_base(recipe, IN_BATCH, [parse_axis(axis) for axis in axes])
+
+
+def test_a_mistake_in_what_is_tuned_names_the_option(recipe):
+    (cell,) = cells(load_recipe(recipe), [])
+    with pytest.raises(LimbeckError, match="^--tune stages.3.lr=1: the recipe has nothing at"):
+        cells(cell.recipe, [parse_axis("stages.3.lr=1")], cell)
+    with pytest.raises(LimbeckError, match="^--tune student.dim=abc: .*; give --tune a value"):
+        cells(cell.recipe, [parse_axis("student.dim=abc")], cell)
 
 
 def test_a_seed_is_the_students_alone(recipe):
