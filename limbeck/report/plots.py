@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from limbeck.report.frame import FONT, Frame, frame_for, legend, line, text, tooltip
 from limbeck.report.labels import Box, place_labels
@@ -162,20 +163,22 @@ def _error_bar(x: float, low: float, high: float, css: str) -> str:
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars from zero up or down, side by side; each covers `each` units of the x axis, and has a tooltip."""
+    """Bars from zero up or down, side by side, each with a tooltip; `widths` says how many units of x a bar covers."""
 
     values: Sequence[float]
     hints: Sequence[str]
     x_title: str
     y_title: str
-    each: float = 1.0
+    widths: Sequence[float] = ()
 
     def svg(self, width: float, height: float) -> str:
-        span = len(self.values) * self.each
-        frame = frame_for([0.0, span], [0.0, *self.values], (width, height), (self.x_title, self.y_title), x_padding=0)
-        gap = 0.0 if len(self.values) > MOST_MARKERS else 0.1 * self.each
-        for index, (value, hint) in enumerate(zip(self.values, self.hints, strict=True)):
-            left, right = frame.x(index * self.each + gap), frame.x((index + 1) * self.each - gap)
+        widths = self.widths or [1.0] * len(self.values)
+        ends = list(accumulate(widths))
+        titles = (self.x_title, self.y_title)
+        frame = frame_for([0.0, ends[-1]], [0.0, *self.values], (width, height), titles, x_padding=0)
+        gap = 0.0 if len(self.values) > MOST_MARKERS else 0.1
+        for value, hint, wide, end in zip(self.values, self.hints, widths, ends, strict=True):
+            left, right = frame.x(end - (1 - gap) * wide), frame.x(end - gap * wide)
             top, bottom = sorted((frame.y(value), frame.y(0)))
             # As high as the plot, so that the smallest bar can be pointed at.
             hit = f'<rect x="{left:.2f}" y="{frame.y.end:.1f}" width="{right - left:.2f}" '
@@ -184,8 +187,10 @@ class Bars:
             css = "rise" if value >= 0 else "fall"
             frame.marks.append(f'<g class="bar {css}">{tooltip(hint)}{hit}{bar}</g>')
         frame.marks.append(line(frame.x.start, frame.y(0), frame.x.end, frame.y(0), "axis"))
-        ups, downs = sum(value > 0 for value in self.values), sum(value < 0 for value in self.values)
-        return frame.svg(f"{self.y_title}: {ups} bars above zero, {downs} below, of {len(self.values)}")
+        ups, downs = (
+            sum(wide for wide, value in zip(widths, self.values, strict=True) if sign * value > 0) for sign in (1, -1)
+        )
+        return frame.svg(f"{self.y_title}: {ups:g} {self.x_title} above zero, {downs:g} below, of {ends[-1]:g}")
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def test_bars_rise_and_fall_from_zero_in_proportion() -> None:
     assert heights["half"][1] == pytest.approx(heights["minus half"][1], abs=0.3)
     zero = heights["one"][0] + heights["one"][1]
     assert heights["minus half"][0] == pytest.approx(zero, abs=0.2)
-    assert ElementTree.fromstring(svg).get("aria-label") == "difference: 2 bars above zero, 1 below, of 3"
+    assert ElementTree.fromstring(svg).get("aria-label") == "difference: 2 queries above zero, 1 below, of 3"
 
 
 def test_bars_that_are_all_zero_can_be_drawn() -> None:
