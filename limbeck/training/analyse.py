@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from limbeck.report.analyses import (
     wins_and_losses,
 )
 from limbeck.report.analyses.base import Result
-from limbeck.report.analyses.stored import forget, store
+from limbeck.report.analyses.stored import NOT_KEPT, forget, store
 from limbeck.training.grid import Axis
 from limbeck.training.queries import draw
 from limbeck.training.results import Measured
@@ -136,6 +137,15 @@ class Analyst:
         return numerical_rank(score_matrix(run))
 
 
+class _Placed(NamedTuple):
+    """A measurement at its place on the axis, on the line called `name`."""
+
+    name: str
+    value: float
+    seed: int
+    found: Measured
+
+
 def analyse_axis(
     folder: Path,
     axes: Sequence[Axis],
@@ -156,22 +166,36 @@ def analyse_axis(
     key, values = (along.key, along.values) if along is not None else ("", ())
     measure = next(iter(points[0][2].row.measures))
     largest = max((_number(value) or 0.0 for value in values), default=1.0)
-    settings, curves = list[SettingPoint](), list[TrainTest]()
-    teachers = [one.row for one in measured if one.row.kind == "teacher" and f"train {measure}" in one.row.measures]
-    if len(teachers) == 1:  # with several, of other data, train and test of one are no measure for the others
-        row = teachers[0]
-        curves.append(TrainTest(row.name, largest, row.measures[f"train {measure}"], row.measures[measure]))
-    for place, seed, found in points:
-        name = ", ".join(value for other, value in place.items() if other != key) or "student"
-        value = _number(place[key]) or 0.0 if key else 1.0
-        row = found.row
-        settings.append(SettingPoint(name, value, row.measures[measure], seed))
-        if teachers and f"train {measure}" in row.measures:
-            curves.append(TrainTest(name, value, row.measures[f"train {measure}"], row.measures[measure], seed))
+    placed = [
+        _Placed(_line_name(place, key), _number(place[key]) or 0.0 if key else 1.0, seed, found)
+        for place, seed, found in points
+    ]
     if key:
+        settings = [SettingPoint(one.name, one.value, one.found.row.measures[measure], one.seed) for one in placed]
         store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
-    if len(teachers) == 1 and len(curves) > 1:
-        store(folder, "generalisation", lambda: generalisation(curves, measure, setting=key))
+    trained = [one for one in placed if f"train {measure}" in one.found.row.measures]
+    teachers = [one for one in measured if one.row.kind == "teacher" and f"train {measure}" in one.row.measures]
+    if trained and len(teachers) == 1:  # with several, of other data, train and test of one are no measure for others
+        curves = [_Placed(teachers[0].row.name, largest, 0, teachers[0]), *trained]
+        store(
+            folder,
+            "generalisation",
+            lambda: generalisation([_train_test(one, measure) for one in curves], measure, setting=key),
+        )
+
+
+def _line_name(place: dict[str, str], key: str) -> str:
+    return ", ".join(value for other, value in place.items() if other != key) or "student"
+
+
+def _train_test(one: _Placed, measure: str) -> TrainTest:
+    """A measurement's values, query by query, on training queries and on test queries."""
+    result, train = one.found.result, f"train {measure}"
+    assert isinstance(result, RankingResult)
+    if train not in result.besides:
+        raise LimbeckError(NOT_KEPT)
+    test = dict(zip(result.query_ids, result.per_query[measure].tolist(), strict=True))
+    return TrainTest(one.name, one.value, result.besides[train], test, one.seed)
 
 
 def _number(text: str) -> float | None:

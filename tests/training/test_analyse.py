@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import limbeck as lb
@@ -79,7 +80,7 @@ def test_a_numeric_axis_gives_a_curve_and_train_against_test(recipe, tmp_path):
     assert curves["mse"][0]["train"]["mean"] == pytest.approx(rows["mse, dim=4"].measures["train ndcg@10"])
     assert found["generalisation"]["setting"] == "student.dim"
     assert "as student.dim grows" in result.report.read_text()
-    assert curves["mse"][0]["verdict"] in ("no gap", "generalisation", "capacity", "both")
+    assert curves["mse"][0]["verdict"] == "undecided"  # by four training queries
     log = [json.loads(line) for line in (tmp_path / "s" / "log.jsonl").read_text().splitlines()]
     assert any("train ndcg@10" in line.get("dev", {}) for line in log)
 
@@ -93,6 +94,41 @@ def test_a_grid_without_a_numeric_axis_has_no_curve_and_still_an_answer(recipe, 
     result = lb.distill(recipe, tmp_path / "run")
     (_, student) = analyses(tmp_path / "run")["generalisation"]["models"]
     assert student["sizes"][0]["verdict"] and "Capacity or generalisation?" in result.report.read_text()
+
+
+def test_training_queries_are_kept_one_by_one_for_the_verdict(recipe, tmp_path):
+    recipe["evaluation"] |= {"train_queries": 4, "analyses": []}
+    result = sweep(recipe, ["objective=one_hot,mse"], seeds=2, out=tmp_path / "s")
+    places = json.loads((tmp_path / "s" / "measured.json").read_text())
+    kept = {
+        name: [json.loads((tmp_path / "s" / place / "result.json").read_text())["result"]["besides"] for place in some]
+        for name, some in places.items()
+    }
+    values = {name: [one["train ndcg@10"] for one in some] for name, some in kept.items()}
+    (teacher,), students = values["teacher"], values["mse"]
+    assert len(teacher) == 4
+    rows = {row.name: row for row in result.rows}
+    mean = np.mean([*students[0].values(), *students[1].values()])
+    assert rows["mse"].measures["train ndcg@10"] == pytest.approx(mean)
+    (_, _, mse) = analyses(tmp_path / "s")["generalisation"]["models"]
+    gap = np.mean([*teacher.values()]) - mean
+    assert mse["sizes"][0]["on_train"]["mean"] == pytest.approx(gap)
+
+
+def test_what_an_earlier_version_measured_has_no_verdict_and_says_why(recipe, tmp_path):
+    recipe["evaluation"] |= {"train_queries": 4, "analyses": []}
+    folder = tmp_path / "s"
+    sweep(recipe, ["objective=one_hot,mse"], out=folder)
+    for path in folder.rglob("result.json"):
+        told = json.loads(path.read_text())
+        del told["result"]["besides"]
+        path.write_text(json.dumps(told))
+    (folder / "sweep.json").unlink()
+    again = sweep(recipe, ["objective=one_hot,mse"], out=folder)
+    assert "kept no values of single training queries" in analyses(folder)["generalisation"]["missing"]
+    assert "Left out: an earlier version measured this" in again.report.read_text()
+    (folder / "analyses" / "generalisation.json").write_text('{"measure": "ndcg@10", "tolerance": 0.05, "models": []}')
+    assert "Left out: an earlier version measured this" in run_report(folder).read_text()
 
 
 def test_the_report_knows_every_analysis_that_a_recipe_can_name():

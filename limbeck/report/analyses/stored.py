@@ -25,6 +25,10 @@ from limbeck.report.analyses.wins_and_losses import WinsAndLosses, wins_and_loss
 from limbeck.report.blocks import Section, Text
 
 FOLDER = "analyses"
+NOT_KEPT = (
+    "an earlier version measured this and kept no values of single training queries; remove metrics.json, references/ "
+    "and every result.json in students/, and run the same command again: what is trained stays"
+)
 
 
 class Kind(NamedTuple):
@@ -33,12 +37,13 @@ class Kind(NamedTuple):
     title: str
     result: type[Result]
     section: Callable[[Any], Section]
+    dropped: str = ""  # what only results of an earlier version have, which can no longer be shown
 
 
 # In the order of the report: what was found, then where it comes from, then the texts themselves.
 KINDS: dict[str, Kind] = {
     "sensitivity": Kind("Sensitivity", Sensitivity, sensitivity_section),
-    "generalisation": Kind("Capacity or generalisation", Generalisation, generalisation_section),
+    "generalisation": Kind("Capacity or generalisation", Generalisation, generalisation_section, "tolerance"),
     "rank": Kind("Rank of the teacher's scores", NumericalRank, numerical_rank_section),
     "scores": Kind("Scores", ScoreDistributions, score_distributions_section),
     "snapshots": Kind("Scores while training", ScoreDistributions, score_distributions_section),
@@ -76,6 +81,9 @@ def stored_sections(run_dir: Path) -> list[Section]:
         found = read_json(path)
         if isinstance(found, dict) and set(found) == {"missing"}:
             sections.append(Section(kind.title, [Text(f"Left out: {found['missing']}.")]))
+            continue
+        if isinstance(found, dict) and kind.dropped in found:
+            sections.append(Section(kind.title, [Text(f"Left out: {NOT_KEPT}.")]))
             continue
         try:
             section = kind.section(kind.result.model_validate(found))
