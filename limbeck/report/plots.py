@@ -88,41 +88,48 @@ def series_class(index: int) -> str:
     return f"series-{index % SERIES_COLOURS} dash-{(index + index // SERIES_COLOURS) % 4}"
 
 
+def series_style(colour: int, dash: int) -> str:
+    """A colour with dashes of one's own choice, where the colour stands for the model and they for something else."""
+    return f"series-{colour % SERIES_COLOURS} dash-{dash}"
+
+
 @dataclass(frozen=True)
 class Series:
     """A named line through (x, y) points.
 
-    `errors` are the (low, high) ends of an error bar for each point. `style` replaces the class that the place among
-    the other series would give, where two lines belong together: one colour, other dashes.
+    `errors` are the (low, high) ends of an error bar for each point, `band` those of an area around the line. `style`
+    replaces the class that the place among the other series would give, where two lines belong together: one colour,
+    other dashes. What is not `in_legend` is named by its tooltips alone.
     """
 
     name: str
     points: Sequence[tuple[float, float]]
     errors: Sequence[tuple[float, float]] = ()
     style: str = ""
+    band: Sequence[tuple[float, float]] = ()
+    in_legend: bool = True
 
 
 @dataclass(frozen=True)
 class Lines:
     """Several series over one x axis, with a legend when there are two or more.
 
-    `first_colour` counts on from other plots, so that a model has one colour in all of them. `label_points` labels the
-    x values that were measured instead of round numbers.
+    `label_points` labels the x values that were measured instead of round numbers.
     """
 
     series: Sequence[Series]
     x_title: str
     y_title: str
-    first_colour: int = 0
     log_x: bool = False
     log_y: bool = False
     label_points: bool = False
 
     def svg(self, width: float, height: float) -> str:
-        classes = [series.style or series_class(self.first_colour + at) for at, series in enumerate(self.series)]
-        key, key_height = legend([series.name for series in self.series], classes, width)
+        classes = [series.style or series_class(at) for at, series in enumerate(self.series)]
+        named = [(series.name, css) for series, css in zip(self.series, classes, strict=True) if series.in_legend]
+        key, key_height = legend([name for name, _ in named], [css for _, css in named], width)
         values = [point for series in self.series for point in series.points]
-        ends = [end for series in self.series for pair in series.errors for end in pair]
+        ends = [end for series in self.series for pair in (*series.errors, *series.band) for end in pair]
         titles = (self.x_title, self.y_title)
         frame = frame_for(
             [x for x, _ in values],
@@ -144,7 +151,8 @@ class Lines:
     def _line(self, frame: Frame, series: Series, css: str) -> list[str]:
         places = [(frame.x(x), frame.y(y)) for x, y in series.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        marks = [f'<polyline points="{path}" class="line {css}"/>'] if len(places) > 1 else []
+        marks = [self._band(frame, series, css)] if series.band else []
+        marks += [f'<polyline points="{path}" class="line {css}"/>'] if len(places) > 1 else []
         bars = zip(places, series.errors, strict=bool(series.errors))
         marks += [_error_bar(x, frame.y(low), frame.y(high), css) for (x, _), (low, high) in bars]
         visible = "" if len(places) <= MOST_MARKERS else " quiet"
@@ -153,6 +161,12 @@ class Lines:
             dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="dot{visible}"/>'
             marks.append(f'<g class="point {css}">{hint}<circle cx="{x:.1f}" cy="{y:.1f}" r="8" class="hit"/>{dot}</g>')
         return marks
+
+    def _band(self, frame: Frame, series: Series, css: str) -> str:
+        ends = [(frame.x(x), *pair) for (x, _), pair in zip(series.points, series.band, strict=True)]
+        corners = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
+        path = " ".join(f"{x:.1f},{frame.y(y):.1f}" for x, y in corners)
+        return f'<polygon points="{path}" class="band {css}"/>'
 
 
 def _error_bar(x: float, low: float, high: float, css: str) -> str:
