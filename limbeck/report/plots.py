@@ -111,10 +111,20 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Level:
+    """A named height, drawn across the whole plot with its name at the line."""
+
+    name: str
+    y: float
+    style: str
+
+
+@dataclass(frozen=True)
 class Lines:
     """Several series over one x axis, with a legend when there are two or more.
 
-    `label_points` labels the x values that were measured instead of round numbers.
+    `label_points` labels the x values that were measured instead of round numbers. `levels` are what does not change
+    with x.
     """
 
     series: Sequence[Series]
@@ -123,6 +133,7 @@ class Lines:
     log_x: bool = False
     log_y: bool = False
     label_points: bool = False
+    levels: Sequence[Level] = ()
 
     def svg(self, width: float, height: float) -> str:
         classes = [series.style or series_class(at) for at, series in enumerate(self.series)]
@@ -133,7 +144,7 @@ class Lines:
         titles = (self.x_title, self.y_title)
         frame = frame_for(
             [x for x, _ in values],
-            [*(y for _, y in values), *ends],
+            [*(y for _, y in values), *ends, *(level.y for level in self.levels)],
             (width, height + key_height),
             titles,
             self.log_x,
@@ -145,6 +156,7 @@ class Lines:
             frame.x_values = sorted({x for x, _ in values})
         for series, css in zip(self.series, classes, strict=True):
             frame.marks += self._line(frame, series, css)
+        frame.marks += self._levels(frame)
         last = ", ".join(f"{series.name} ends at {series.points[-1][1]:.3g}" for series in self.series)
         return frame.svg(f"{self.y_title} by {self.x_title}: {last}", key)
 
@@ -160,6 +172,20 @@ class Lines:
             hint = tooltip(f"{series.name}\n{self.x_title} {tick_label(at)}\n{self.y_title} {value:.4g}")
             dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="dot{visible}"/>'
             marks.append(f'<g class="point {css}">{hint}<circle cx="{x:.1f}" cy="{y:.1f}" r="8" class="hit"/>{dot}</g>')
+        return marks
+
+    def _levels(self, frame: Frame) -> list[str]:
+        """Names stand at the left, where curves that rise are low: above their lines, or below where that is taken."""
+        marks, above = [], -math.inf
+        for level in sorted(self.levels, key=lambda level: -level.y):
+            y = frame.y(level.y)
+            at = y - 6 if y - above > 2 * FONT else y + FONT + 2
+            hint = tooltip(f"{level.name}\n{self.y_title} {level.y:.4g}")
+            drawn = line(frame.x.start, y, frame.x.end, y, f"line {level.style}")
+            marks.append(
+                f'<g class="level">{hint}{drawn}{text(frame.x.start + 6, at, level.name, "label", "start")}</g>'
+            )
+            above = max(y, at)
         return marks
 
     def _band(self, frame: Frame, series: Series, css: str) -> str:

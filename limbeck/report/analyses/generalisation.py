@@ -19,7 +19,7 @@ from limbeck.evaluation.significance import bootstrap_interval
 from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.spread import Spread, spread
 from limbeck.report.blocks import Block, Cell, Column, PlotFigure, Row, Section, Table, Text
-from limbeck.report.plots import SERIES_COLOURS, Lines, Series
+from limbeck.report.plots import Level, Lines, Series, series_style
 from limbeck.report.words import listed, measure_title, signed
 
 Verdict = Literal["no gap", "generalisation", "capacity", "both", "undecided"]
@@ -50,9 +50,8 @@ class Gap(Result):
     def is_worse(self) -> bool:
         return self.low > 0
 
-    @property
-    def interval(self) -> str:
-        return f"{signed(self.low, 3)} to {signed(self.high, 3)}"
+    def __str__(self) -> str:
+        return f"{signed(self.mean, 3)} [{signed(self.low, 3)}, {signed(self.high, 3)}]"
 
 
 class SizeResult(Result):
@@ -260,9 +259,7 @@ def _undecided(reference: str, found: SizeResult) -> str:
 def _numbers(result: Generalisation, found: SizeResult) -> str:
     """Both gaps with their intervals, in the measure."""
     parts = [
-        f"{signed(gap.mean, 3)} [{signed(gap.low, 3)}, {signed(gap.high, 3)}] on {side}"
-        for side, gap in (("train", found.on_train), ("test", found.on_test))
-        if gap is not None
+        f"{gap} on {side}" for side, gap in (("train", found.on_train), ("test", found.on_test)) if gap is not None
     ]
     return f"gap in {measure_title(result.measure)} {', '.join(parts)}{_place(result, found)}"
 
@@ -281,17 +278,20 @@ def _smaller(model: ModelCurve) -> str:
 
 
 def _plot(result: Generalisation) -> Lines:
-    """One colour a model; train dashed, test drawn through."""
-    series = []
+    """One colour a model; train dashed, test drawn through. A reference of one size is a level for all sizes."""
+    sizes = {each.size for model in result.models for each in model.sizes}
+    series, levels = list[Series](), list[Level]()
     for index, model in enumerate(result.models):
         for side, dash in (("train", 1), ("test", 0)):
             spreads: list[tuple[float, Spread]] = [(each.size, getattr(each, side)) for each in model.sizes]
+            name, style = f"{model.name}, {side}", series_style(index, dash)
+            if index == 0 and len(spreads) == 1 < len(sizes):
+                levels.append(Level(name, spreads[0][1].mean, style))
+                continue
             bars = [each.error_bar for _, each in spreads] if any(each.std is not None for _, each in spreads) else []
-            points = [(size, each.mean) for size, each in spreads]
-            style = f"series-{index % SERIES_COLOURS} dash-{dash}"
-            series.append(Series(f"{model.name}, {side}", points, bars, style))
-    sizes = {each.size for model in result.models for each in model.sizes}
-    return Lines(series, result.setting, measure_title(result.measure), log_x=min(sizes) > 0, label_points=True)
+            series.append(Series(name, [(size, each.mean) for size, each in spreads], bars, style))
+    title, log_x = measure_title(result.measure), min(sizes) > 0
+    return Lines(series, result.setting, title, log_x=log_x, label_points=True, levels=levels)
 
 
 def _table(result: Generalisation) -> Table:
@@ -300,23 +300,20 @@ def _table(result: Generalisation) -> Table:
     columns += [Column("Train", ".3f"), Column("±", ".3f", help="Standard deviation over seeds")]
     columns += [Column("Test", ".3f", "high"), Column("±", ".3f", help="Standard deviation over seeds")]
     for side in ("train", "test"):
-        columns += [Column(f"Gap, {side}", "+.3f", help="The reference's quality minus the model's")]
-        columns += [Column("95% interval", help="Of that gap, over queries")]
+        columns.append(
+            Column(f"Gap on {side}", help="The reference's quality minus the model's, with its 95% interval")
+        )
     columns.append(Column("What is lacking"))
     rows = []
     for model in result.models:
         for each in model.sizes:
             qualities = [number for part in (each.train, each.test) for number in (part.mean, part.std)]
-            gaps = [cell for gap in (each.on_train, each.on_test) for cell in _gap_cells(gap)]
+            gaps = [str(gap) if gap is not None else None for gap in (each.on_train, each.on_test)]
             verdict = {"no gap": "nothing", None: "reference"}.get(each.verdict, each.verdict)
             size = [each.size] if result.setting else []
             cells: list[Cell] = [model.name, *size, each.train.count, *qualities, *gaps, verdict]
             rows.append(Row(cells, competes=each.verdict is not None))
     return Table(columns, rows, _coverage(result))
-
-
-def _gap_cells(gap: Gap | None) -> tuple[float | None, str | None]:
-    return (None, None) if gap is None else (gap.mean, gap.interval)
 
 
 def _coverage(result: Generalisation) -> str:
@@ -325,5 +322,6 @@ def _coverage(result: Generalisation) -> str:
         return ""
     return (
         f"{found.on_train.queries:,} queries of training, {found.on_test.queries:,} test queries. Gaps are "
-        f"{result.models[0].name} minus the model, means over seeds."
+        f"{result.models[0].name} minus the model, means over seeds, with "
+        "95% intervals over queries."
     )

@@ -103,13 +103,8 @@ def test_the_section_states_the_rule_and_both_gaps_with_their_intervals() -> Non
     assert "the 95% interval of their difference, paired by query, lies above 0" in text
     assert "100 queries of training, 100 test queries. Gaps are teacher minus the model" in text
     (table,) = (block for block in generalisation_section(result).blocks if isinstance(block, Table))
-    assert [column.title for column in table.columns][-5:] == [
-        "Gap, train",
-        "95% interval",
-        "Gap, test",
-        "95% interval",
-        "What is lacking",
-    ]
+    assert [column.title for column in table.columns][-3:] == ["Gap on train", "Gap on test", "What is lacking"]
+    assert str(table.rows[1].cells[-2]).startswith("+0.040 [+0.0")
 
 
 def test_models_of_one_size_are_judged_without_a_picture() -> None:
@@ -137,6 +132,20 @@ def test_a_reference_of_one_size_is_compared_with_all() -> None:
     assert [model.name for model in result.models] == ["CA", "DE"]
     assert verdicts(result)["DE"] == ["capacity", "generalisation"]
     assert "at size 8; capacity at 4)" in shown(generalisation_section(result))
+
+
+def test_a_reference_of_one_size_is_drawn_across_all_sizes_and_named() -> None:
+    points = [point("CA", 0.5, 0.36, 8), point("DE", 0.3, 0.25, 4), point("DE", 0.5, 0.3, 8)]
+    (figure,) = (b for b in generalisation_section(generalisation(points)).blocks if isinstance(b, PlotFigure))
+    svg = figure.plot.svg(800, 400)
+    levels = re.findall(
+        r'<g class="level"><title>([^\n]*)\n[^<]*</title><line x1="(.*?)" y1="(.*?)" x2="(.*?)" y2', svg
+    )
+    assert [name for name, *_ in levels] == ["CA, train", "CA, test"]
+    assert all(float(right) - float(left) > 700 for _, left, _, right in levels)
+    assert float(levels[0][2]) < float(levels[1][2])  # 0.5 stands above 0.36
+    assert re.findall(r'class="label"[^>]*>([^<]*)<', svg) == ["CA, train", "CA, test"]
+    assert re.findall(r'class="legend"[^>]*>([^<]*)<', svg) == ["DE, train", "DE, test"]
 
 
 def test_train_and_test_of_a_model_share_a_colour_and_differ_in_dashes() -> None:
