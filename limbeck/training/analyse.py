@@ -86,7 +86,8 @@ class Analyst:
 
     def _disagreements(self) -> Result:
         teacher, student = self._ranking(self._teacher()), self._ranking(self._best())
-        return disagreements(teacher, student, self.labels, self.session.data)
+        read = self.session.recipe.student.document_length
+        return disagreements(teacher, student, self.labels, self.session.data, at_least=self._level, tokens_read=read)
 
     def _top_lists(self) -> Result:
         pair = [self._teacher(), self._best()]

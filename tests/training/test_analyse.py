@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +35,18 @@ def test_every_analysis_of_a_run_is_stored_and_shown(recipe, tmp_path):
     page = result.report.read_text()
     assert "Scores while training" in page
     assert page.count("<section") >= len(ALL)
+
+
+def test_disagreements_are_of_what_the_student_reads_and_of_the_level_of_relevance(recipe, tmp_path):
+    recipe["evaluation"] |= {"analyses": ["disagreements"], "relevance_level": 2}
+    recipe["student"]["document_length"] = 8
+    beir = Path(recipe["data"]["source"])
+    for path in (beir / "qrels").glob("*.tsv"):
+        path.write_text(path.read_text().replace("\t1\n", "\t2\n"))
+    lb.distill(recipe, tmp_path / "run")
+    found = analyses(tmp_path / "run")["disagreements"]
+    assert (found["words_read"], found["at_least"]) == (5, 2)
+    assert all(len(each["text"].split()) <= 5 for each in (*found["overrated"], *found["underrated"]))
 
 
 def test_the_default_leaves_out_what_costs(recipe, tmp_path):
