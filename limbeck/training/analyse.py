@@ -35,7 +35,6 @@ from limbeck.training.session import Session
 
 MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
 SNAPSHOTS = "snapshots"  # beside a student: its scores of dev while it trained
-RANK_QUERIES, RANK_DOCUMENTS = 48, 96  # the teacher's matrix: every query with every document
 
 
 class Analyst:
@@ -129,11 +128,13 @@ class Analyst:
         session = self.session
         if session.teacher is None:
             raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
-        queries = draw(self.labels, RANK_QUERIES, session.recipe.data_seed)
-        found = session.candidates(queries, session.recipe.data.test or "test", depth=10)
-        own = [list(dict.fromkeys([*positives(self.labels[query]), *found[query]])) for query in queries]
+        spec = session.recipe.evaluation
+        queries = draw(self.labels, spec.rank_queries, session.recipe.data_seed)
+        depth = max(10, 2 * -(-spec.rank_documents // len(queries)))  # twice the need: lists have documents in common
+        found = session.candidates(queries, session.recipe.data.test or "test", depth)
+        own = [list(dict.fromkeys([*positives(self.labels[query], self._level), *found[query]])) for query in queries]
         in_turn = (row[place] for place in range(max(map(len, own))) for row in own if place < len(row))
-        chosen = list(dict.fromkeys(in_turn))[:RANK_DOCUMENTS]
+        chosen = list(dict.fromkeys(in_turn))[: spec.rank_documents]
         run = rerank(session.teacher, session.data, dict.fromkeys(queries, chosen))
         return numerical_rank(score_matrix(run))
 

@@ -185,8 +185,7 @@ def test_without_a_teacher_nothing_is_said_about_capacity(recipe, tmp_path):
 
 
 def test_the_matrix_of_the_rank_has_documents_of_every_query(recipe, tmp_path, monkeypatch):
-    recipe["evaluation"]["analyses"] = ["rank"]
-    monkeypatch.setattr("limbeck.training.analyse.RANK_DOCUMENTS", 12)
+    recipe["evaluation"] |= {"analyses": ["rank"], "rank_documents": 12}
     asked = []
     plain = analyse_module.score_matrix
     monkeypatch.setattr(analyse_module, "score_matrix", lambda run: asked.append(run) or plain(run))
@@ -194,6 +193,19 @@ def test_the_matrix_of_the_rank_has_documents_of_every_query(recipe, tmp_path, m
     (run,) = asked
     documents = set(next(iter(run.values())))
     assert len(documents) == 12 and {query.replace("q", "d") for query in run} <= documents  # all positives
+
+
+def test_the_matrix_of_the_rank_can_be_made_larger_later(recipe, tmp_path):
+    recipe["evaluation"] |= {"analyses": ["rank"], "rank_queries": 3, "rank_documents": 12}
+    lb.distill(recipe, tmp_path / "run")
+    small = analyses(tmp_path / "run")["rank"]
+    add_analyses(tmp_path / "run", ["rank"], ["evaluation.rank_queries=5", "evaluation.rank_documents=40"])
+    large = analyses(tmp_path / "run")["rank"]
+    assert [(found["queries"], found["documents"]) for found in (small, large)] == [(3, 12), (5, 40)]
+    with pytest.raises(LimbeckError, match="can only be asked for another evaluation.rank_queries or"):
+        add_analyses(tmp_path / "run", ["rank"], ["seed=3"])
+    with pytest.raises(LimbeckError, match="with --add rank"):
+        add_analyses(tmp_path / "run", ["wins"], ["evaluation.rank_queries=5"])
 
 
 def test_what_cannot_be_added_is_an_error(recipe, tmp_path):
