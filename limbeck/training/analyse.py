@@ -27,7 +27,8 @@ from limbeck.report.analyses import (
     wins_and_losses,
 )
 from limbeck.report.analyses.base import Result
-from limbeck.report.analyses.stored import NOT_KEPT, forget, store
+from limbeck.report.analyses.stored import NOT_KEPT, forget, leave_out, store
+from limbeck.report.words import listed
 from limbeck.training.grid import Axis
 from limbeck.training.queries import draw
 from limbeck.training.results import Measured
@@ -159,15 +160,13 @@ def analyse_axis(
     `points` are (settings, seed, measurement); the teacher among `measured` is what train and test are held against.
     A grid with no numeric axis, or with several, has no such picture, and each of its settings is judged by itself.
     """
-    numeric = [axis for axis in axes if all(_number(value) is not None for value in axis.values)]
     for name in ("sensitivity", "generalisation"):  # of an earlier grid in this directory
         forget(folder, name)
     if not points:
         return
-    along = numeric[0] if len(numeric) == 1 and len(numeric[0].values) > 1 else None
-    key, values = (along.key, along.values) if along is not None else ("", ())
+    numeric = [axis for axis in axes if len(axis.values) > 1 and all(_number(v) is not None for v in axis.values)]
+    key, values = (numeric[0].key, numeric[0].values) if len(numeric) == 1 else ("", ())
     measure = next(iter(points[0][2].row.measures))
-    largest = max((_number(value) or 0.0 for value in values), default=1.0)
     placed = [
         _Placed(_line_name(place, key), _number(place[key]) or 0.0 if key else 1.0, seed, found)
         for place, seed, found in points
@@ -175,15 +174,32 @@ def analyse_axis(
     if key:
         settings = [SettingPoint(one.name, one.value, one.found.row.measures[measure], one.seed) for one in placed]
         store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
-    trained = [one for one in placed if f"train {measure}" in one.found.row.measures]
-    teachers = [one for one in measured if one.row.kind == "teacher" and f"train {measure}" in one.row.measures]
-    if trained and len(teachers) == 1:  # with several, of other data, train and test of one are no measure for others
-        curves = [_Placed(teachers[0].row.name, largest, 0, teachers[0]), *trained]
-        store(
-            folder,
-            "generalisation",
-            lambda: generalisation([_train_test(one, measure) for one in curves], measure, setting=key),
-        )
+    elif numeric:
+        varied = listed([axis.key for axis in numeric])
+        leave_out(folder, "sensitivity", f"{varied} vary at once, and a curve is along one; sweep one at a time")
+    teachers = [one for one in measured if one.row.kind == "teacher"]
+    lacking = _lacks_train_test(placed, teachers, measure)
+    if lacking is None:
+        largest = max((_number(value) or 0.0 for value in values), default=1.0)
+        curves = [_Placed(teachers[0].row.name, largest, 0, teachers[0]), *placed]
+        store(folder, "generalisation", lambda: _generalisation(curves, measure, key))
+    elif lacking and axes:  # a single run was not asked that question
+        leave_out(folder, "generalisation", lacking)
+
+
+def _lacks_train_test(placed: Sequence[_Placed], teachers: Sequence[Measured], measure: str) -> str | None:
+    """Why train and test are not compared; empty where there is nothing to compare with."""
+    if not teachers or not isinstance(placed[0].found.result, RankingResult):
+        return ""
+    if any(f"train {measure}" not in row.measures for row in [teachers[0].row, *(one.found.row for one in placed)]):
+        return "no training queries were measured; set evaluation.train_queries, e.g. to 200, and sweep again"
+    if len(teachers) > 1:
+        return "the settings have data or teachers of their own, and gaps are to one teacher; sweep them apart"
+    return None
+
+
+def _generalisation(curves: Sequence[_Placed], measure: str, key: str) -> Result:
+    return generalisation([_train_test(one, measure) for one in curves], measure, setting=key)
 
 
 def _line_name(place: dict[str, str], key: str) -> str:

@@ -184,6 +184,31 @@ def test_without_a_teacher_nothing_is_said_about_capacity(recipe, tmp_path):
     assert "sensitivity" in analyses(tmp_path / "s") and "generalisation" not in analyses(tmp_path / "s")
 
 
+def test_a_sweep_says_why_it_has_no_curve_and_no_verdict(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = []
+    result = sweep(recipe, ["student.dim=4,8", "stages.0.steps=1,2", "student.query_length=8"], out=tmp_path / "s")
+    found = analyses(tmp_path / "s")
+    assert "student.dim and stages.0.steps vary at once" in found["sensitivity"]["missing"]
+    assert "no training queries were measured; set evaluation.train_queries" in found["generalisation"]["missing"]
+    assert result.report.read_text().count("Left out: ") == 2
+    recipe["evaluation"]["train_queries"] = 4
+    sweep(recipe, ["data.train_queries=8,10"], out=tmp_path / "t")
+    assert "teachers of their own" in analyses(tmp_path / "t")["generalisation"]["missing"]
+
+
+def test_a_single_value_of_another_number_does_not_hide_the_curve(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = []
+    sweep(recipe, ["student.dim=4,8", "student.query_length=8"], out=tmp_path / "s")
+    assert analyses(tmp_path / "s")["sensitivity"]["setting"] == "student.dim"
+
+
+def test_what_is_made_at_the_end_cannot_be_added(recipe, tmp_path):
+    with pytest.raises(LimbeckError, match="--add generalisation: cannot be added later: .*evaluation.train_queries"):
+        add_analyses(tmp_path, ["generalisation"])
+    with pytest.raises(LimbeckError, match="--add sensitivity: cannot be added later: a sweep over one number"):
+        add_analyses(tmp_path, ["sensitivity"])
+
+
 def test_the_matrix_of_the_rank_has_documents_of_every_query(recipe, tmp_path, monkeypatch):
     recipe["evaluation"] |= {"analyses": ["rank"], "rank_documents": 12}
     asked = []

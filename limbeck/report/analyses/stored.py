@@ -62,11 +62,19 @@ def forget(run_dir: Path, name: str) -> None:
 def store(run_dir: Path, name: str, compute: Callable[[], Result], strict: bool = False) -> None:
     """Compute an analysis and keep its result; or the reason why there is none, unless it is `strict`."""
     try:
-        found: Any = compute().model_dump(mode="json")
+        _keep(run_dir, name, compute().model_dump(mode="json"))
     except LimbeckError as error:
         if strict:
             raise
-        found = {"missing": str(error)}
+        leave_out(run_dir, name, str(error))
+
+
+def leave_out(run_dir: Path, name: str, reason: str) -> None:
+    """Keep the reason why there is no such result."""
+    _keep(run_dir, name, {"missing": reason})
+
+
+def _keep(run_dir: Path, name: str, found: dict[str, Any]) -> None:
     (run_dir / FOLDER).mkdir(exist_ok=True)
     write_json(run_dir / FOLDER / f"{name}.json", found)
 
