@@ -8,10 +8,10 @@ TEACHER = "teacher"
 
 
 class Colours:
-    """Numbers of colours by model: the teacher's is 0, then those of `names`; a name that is new gets the next one."""
+    """Numbers of colours by model: 0, 1, 2 for `names`; one that is new gets the next number."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._numbers = {name: number for number, name in enumerate(dict.fromkeys([TEACHER, *names]))}
+        self._numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
 
     def __getitem__(self, name: str) -> int:
         return self._numbers.setdefault(name, len(self._numbers))

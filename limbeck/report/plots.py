@@ -13,6 +13,7 @@ from limbeck.report.scales import shortened, text_width, tick_label
 
 SERIES_COLOURS = 8
 MOST_MARKERS = 40
+MOST_FILLED = 3
 
 
 @dataclass(frozen=True)
@@ -252,16 +253,20 @@ class Histogram:
 
 @dataclass(frozen=True)
 class BinnedHistogram:
-    """A histogram of samples that were counted elsewhere: name -> shares in equal bins of low..high."""
+    """A histogram of samples that were counted elsewhere: name -> shares in equal bins of low..high.
+
+    `styles` replace the classes that the places of the samples would give. More than MOST_FILLED are drawn as outlines.
+    """
 
     shares: Mapping[str, Sequence[float]]
     low: float
     high: float
     x_title: str
+    styles: Sequence[str] = ()
 
     def svg(self, width: float, height: float) -> str:
         names = list(self.shares)
-        classes = [series_class(index) for index in range(len(names))]
+        classes = self.styles or [series_class(index) for index in range(len(names))]
         key, key_height = legend(names, classes, width)
         peaks = [share for values in self.shares.values() for share in values]
         size, titles = (width, height + key_height), (self.x_title, "share")
@@ -285,7 +290,8 @@ class BinnedHistogram:
             marks.append(f'<g class="point">{hint}<rect {box} {tall} class="hit"/></g>')
         corners.append((frame.x(low + len(shares) * step), frame.y(0)))
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-        return [f'<polygon points="{path}" class="area {css}"/>', *marks]
+        kind = "area" if len(self.shares) <= MOST_FILLED else "outline"
+        return [f'<polygon points="{path}" class="{kind} {css}"/>', *marks]
 
 
 def bin_shares(sample: Sequence[float], low: float, high: float, bins: int) -> list[float]:

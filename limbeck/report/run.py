@@ -72,6 +72,6 @@ def run_report(run_dir: str | Path) -> Path:
     run = read_run(run_dir)
     first = [section for build in sections if (section := build(run)) is not None]
     last = [section for build in closing if (section := build(run)) is not None]
-    made = [*first, *stored_sections(Path(run_dir)), *last]
+    made = [*first, *stored_sections(Path(run_dir), run.colours), *last]
     report = Report(run.metrics.title, subtitle(run.metrics), made, footer="Made by limbeck.")
     return report.write(Path(run_dir) / "report.html")

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from limbeck.errors import bad_input
 from limbeck.files import read_json
-from limbeck.report.colours import Colours
+from limbeck.report.colours import TEACHER, Colours
 
 REMEDY = "remove it and run the command that made this directory again"
 T = TypeVar("T")
@@ -138,13 +138,14 @@ def read_run(run_dir: str | Path) -> RunFiles:
     metrics = read_json(metrics_path, REMEDY if metrics_path.exists() else not_finished)
     examples = read_json(examples_path, REMEDY) if examples_path.exists() else []
     checked = _checked(Metrics, metrics, metrics_path)
-    students_first = sorted(checked.rows, key=lambda row: row.kind != "student")
+    kinds = ("teacher", "student", "baseline")
+    in_order = sorted(checked.rows, key=lambda row: (kinds.index(row.kind), row.name == "BM25"))  # that is never drawn
     return RunFiles(
         metrics=checked,
         log=_read_log(run_dir / "log.jsonl"),
         recipe=_read_text(recipe_path),
         examples=_checked(list[Example], examples, examples_path),
-        colours=Colours(row.name for row in students_first),
+        colours=Colours([TEACHER, *(row.name for row in in_order)]),
     )
 
 

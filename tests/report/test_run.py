@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from limbeck.errors import LimbeckError
+from limbeck.report.analyses import normalised_margins
+from limbeck.report.analyses.stored import store
 from limbeck.report.frame import legend
 from limbeck.report.learning import thinned
 from limbeck.report.results import best_student, headline
@@ -267,3 +269,29 @@ def test_swatches_of_a_legend_keep_clear_of_the_name_before() -> None:
     swatches = [float(x) for x in re.findall(r'<line x1="([\d.]+)"', drawn)]
     names = [float(x) for x in re.findall(r'<text x="([\d.]+)"', drawn)]
     assert swatches[1] > names[0] + 142.6 + 8  # pixels at 13 px, as a browser measures them
+
+
+def test_a_table_too_wide_for_the_page_is_two(tmp_path: Path) -> None:
+    measures = dict.fromkeys(("ndcg@10", "mrr@10", "search ndcg@10", "search mrr@10", "train ndcg@10"), 0.5)
+    costs = {"kept": 0.9, "ms_per_query": 2.0, "pairs_per_second": 400.0, "size_mb": 63.0, "speedup": 210.0}
+    rows = [{**row(name, "student", 0.5), "measures": measures, "chosen": "lr=1e-3", **costs} for name in ("a", "b")]
+    write_run(tmp_path)
+    (tmp_path / "metrics.json").write_text(json.dumps({**METRICS, "rows": rows}))
+    page = run_report(tmp_path).read_text(encoding="utf-8").split("<h2>Comparison</h2>")[1].split("</section>")[0]
+    headings = [re.findall(r'data-column="\d+">([^<]*)<', table) for table in page.split("</table>")[:-1]]
+    assert headings[0][0] == headings[1][0] == "Model"
+    assert headings[0][-1] == "train nDCG@10" and headings[1][1:3] == ["Chosen", "Kept"]
+    assert len(headings) == 2 and max(map(len, headings)) <= 11
+
+
+def test_a_model_has_one_colour_in_all_sections(tmp_path: Path) -> None:
+    """Both objectives learn, and both have margins, in another order."""
+    write_run(tmp_path, log=[{"model": name, "step": 1, "loss": 1.0} for name in ("logit_mse", "softmax_ce")])
+    runs = {name: {"q": {"d": 9.0, "e": 1.0}} for name in ("logit_mse", "BM25", "softmax_ce")}
+    store(tmp_path, "margins", lambda: normalised_margins(runs, {"q": {"d": 1}}))
+    page = run_report(tmp_path).read_text(encoding="utf-8")
+    panels = dict(re.findall(r'<h4>(\w+)</h4><svg.*?class="point (series-\d)', page, re.DOTALL))
+    margins = page.split("<h2>Margins</h2>")[1]
+    swatches = re.findall(r'class="line (series-\d)[^>]*/>\s*<text [^>]*class="legend"[^>]*>([^<]*)<', margins)
+    assert set(panels) == {"softmax_ce", "logit_mse"} and len(set(panels.values())) == 2
+    assert panels.items() <= {(name, css) for css, name in swatches}

@@ -19,6 +19,7 @@ from limbeck.evaluation.significance import bootstrap_interval
 from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.spread import Spread, spread
 from limbeck.report.blocks import Block, Cell, Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.colours import Colours
 from limbeck.report.plots import Level, Lines, Series, series_style
 from limbeck.report.words import listed, measure_title, signed
 
@@ -51,7 +52,7 @@ class Gap(Result):
         return self.low > 0
 
     def __str__(self) -> str:
-        return f"{signed(self.mean, 3)} [{signed(self.low, 3)}, {signed(self.high, 3)}]"
+        return f"{signed(self.mean, 3)} [{signed(self.low, 3)},\u00a0{signed(self.high, 3)}]"
 
 
 class SizeResult(Result):
@@ -178,12 +179,12 @@ def _verdict(on_train: Gap, on_test: Gap) -> Verdict:
     return "undecided" if on_train.high >= on_test.mean else "generalisation"
 
 
-def generalisation_section(result: Generalisation) -> Section:
+def generalisation_section(result: Generalisation, colours: Colours | None = None) -> Section:
     """The answer for each model, train and test lines, and the numbers."""
     blocks: list[Block] = [Text(sentence) for sentence in _answers(result)]
     several = any(each.train.count > 1 for model in result.models for each in model.sizes)
     caption = "Error bars: one standard deviation over seeds." if several else "One seed each: no error bars."
-    blocks += [PlotFigure(_plot(result), caption, 400)] if result.setting else []
+    blocks += [PlotFigure(_plot(result, colours), caption, 400)] if result.setting else []
     blocks.append(_table(result))
     grows = f", as {result.setting} grows" if result.setting else ""
     return Section(
@@ -277,14 +278,15 @@ def _smaller(model: ModelCurve) -> str:
     return "".join(f"; {verdict} at {listed(found)}" for verdict, found in sizes.items())
 
 
-def _plot(result: Generalisation) -> Lines:
+def _plot(result: Generalisation, colours: Colours | None) -> Lines:
     """One colour a model; train dashed, test drawn through. A reference of one size is a level for all sizes."""
+    colours = colours or Colours(model.name for model in result.models)
     sizes = {each.size for model in result.models for each in model.sizes}
     series, levels = list[Series](), list[Level]()
     for index, model in enumerate(result.models):
         for side, dash in (("train", 1), ("test", 0)):
             spreads: list[tuple[float, Spread]] = [(each.size, getattr(each, side)) for each in model.sizes]
-            name, style = f"{model.name}, {side}", series_style(index, dash)
+            name, style = f"{model.name}, {side}", series_style(colours[model.name], dash)
             if index == 0 and len(spreads) == 1 < len(sizes):
                 levels.append(Level(name, spreads[0][1].mean, style))
                 continue
