@@ -52,7 +52,7 @@ class Analyst:
     def run(self, names: Sequence[str], strict: bool = False) -> None:
         """The analyses called `names`; one that lacks what it needs says so in the report, or raises if `strict`."""
         found: dict[str, Callable[[], Result]] = {
-            "scores": lambda: score_distributions(self._runs(), self.labels, self._level),
+            "scores": self._scores,
             "margins": lambda: normalised_margins(self._runs(), self.labels, self._level),
             "rank": self._rank,
             "disagreements": self._disagreements,
@@ -73,6 +73,24 @@ class Analyst:
 
     def _runs(self) -> dict[str, Run]:
         return {one.row.name: self._ranking(one) for one in self.measured if one.row.name != "BM25"}
+
+    def _scores(self) -> Result:
+        """Of test queries, and of training queries where their scores were kept."""
+        found = score_distributions(self._runs(), self.labels, self._level)
+        splits = self.session.splits
+        labels = {query: grades for query, grades in splits.train_labels.items() if query not in splits.test_labels}
+        runs = {
+            one.row.name: {query: scores for query, scores in one.run.items() if query in labels}
+            for one in self.measured
+            if one.row.name != "BM25"
+        }
+        if not all(runs.values()):
+            return found
+        try:
+            trained = score_distributions(runs, labels, self._level)
+        except LimbeckError:  # none of the few training queries has a positive and a negative: test queries stay
+            return found
+        return found.model_copy(update={"train": trained.models})
 
     def _teacher(self) -> Measured:
         found = next((one for one in self.measured if one.row.kind == "teacher"), None)

@@ -64,7 +64,7 @@ class Measured:
 
     row: Row
     result: RankingResult | PairResult
-    run: Run
+    run: Run  # of the test queries, and of training queries where some were measured
     teacher: str | None = None  # the row that it is held against; the first teacher's by default
 
 
@@ -122,7 +122,7 @@ class Bench:
         if self.spec.task == "both" and found is not None:
             result = _both(result, found[1])
         speed = rerank_speed(matcher, data, self.candidates)
-        result = self._with_besides(result, lambda part: rerank(ranker, part.data, part.candidates))
+        run, result = self._with_besides(run, result, lambda part: rerank(ranker, part.data, part.candidates))
         row = Row(
             name,
             kind,
@@ -141,21 +141,26 @@ class Bench:
         if self.spec.task == "both":
             result = _both(result, result)
         timing = measure_latency(lambda query: self.session.bm25([query], self.spec.depth), queries[:TIMED_QUERIES])
-        result = self._with_besides(result, self._bm25_order)
+        run, result = self._with_besides(run, result, self._bm25_order)
         return Measured(Row("BM25", "baseline", _means(result), ms_per_query=timing.p50_ms), result, run)
 
     def _judged(self, run: Run) -> tuple[Run, RankingResult]:
         return run, evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
 
-    def _with_besides(self, result: RankingResult, ranker: Callable[[Besides], Run]) -> RankingResult:
-        """The first measure on the further queries too, under names of their own."""
+    def _with_besides(
+        self, run: Run, result: RankingResult, ranker: Callable[[Besides], Run]
+    ) -> tuple[Run, RankingResult]:
+        """The first measure on the further queries too, under names of their own; scores of training queries stay."""
         first, level = self.spec.measures[0], self.spec.relevance_level
-        found = {}
+        found, kept = {}, run
         for part in self.besides:
-            judged = evaluate_run(ranker(part), part.labels, [first], level)
+            ranked = ranker(part)
+            judged = evaluate_run(ranked, part.labels, [first], level)
             values = judged.per_query[first].tolist()
             found[f"{part.name} {first}"] = dict(zip(judged.query_ids, values, strict=True))
-        return replace(result, besides=found)
+            if part.data is self.session.data:
+                kept = {**ranked, **run}
+        return kept, replace(result, besides=found)
 
     def _bm25_order(self, part: Besides) -> Run:
         """Candidates in the order in which BM25 found them."""

@@ -128,6 +128,20 @@ def test_training_queries_are_kept_one_by_one_for_the_verdict(recipe, tmp_path):
     assert mse["sizes"][0]["on_train"]["mean"] == pytest.approx(gap)
 
 
+def test_scores_are_of_training_queries_too_where_some_are_measured(recipe, tmp_path):
+    recipe["evaluation"] |= {"train_queries": 4, "analyses": ["scores"]}
+    result = sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
+    found = analyses(tmp_path / "s")["scores"]
+    assert [model["name"] for model in found["train"]] == ["teacher", "one_hot", "mse"]
+    for side, most in (("models", 6), ("train", 4)):
+        assert all(0 < model["queries"] <= most for model in found[side])
+    assert "On the queries of training." in result.report.read_text()
+    add_analyses(tmp_path / "s", ["scores", "margins"])
+    again = analyses(tmp_path / "s")
+    assert again["scores"] == found
+    assert all(model["queries"] <= 6 for model in again["margins"]["models"])  # test queries alone
+
+
 def test_what_an_earlier_version_measured_has_no_verdict_and_says_why(recipe, tmp_path):
     recipe["evaluation"] |= {"train_queries": 4, "analyses": []}
     folder = tmp_path / "s"
