@@ -232,10 +232,7 @@ def disagreements_section(result: Disagreements) -> Section:
 def _extent(result: Disagreements) -> str:
     if result.words_read is None:
         return "They are counted in the whole document."
-    return (
-        f"They are counted in its first {result.words_read:,} words, which are about what the student reads of it; the "
-        "page shows no more."
-    )
+    return f"They are counted in its first {result.words_read:,} words, which are about what the student reads of it."
 
 
 def _finding(result: Disagreements) -> str:
