@@ -15,17 +15,22 @@ def register(app: typer.Typer) -> None:
         add: list[str] = typer.Option(
             [], "--add", help="Look into it further: scores, margins, rank, wins, disagreements, top_lists, snapshots."
         ),
+        set_: list[str] = typer.Option(
+            [],
+            "--set",
+            help="With --add rank, the size of its matrix: evaluation.rank_queries=200, ...rank_documents=400.",
+        ),
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Write a run's report.html anew, from what the run left behind."""
         from limbeck.report.run import run_report
 
-        if add:
+        if add or set_:
             from limbeck.cli.console import reporter
             from limbeck.progress import reporting
             from limbeck.training.look_again import add_analyses
 
             with reporting(reporter()):
-                add_analyses(run_dir, add)
+                add_analyses(run_dir, add, set_)
         path = run_report(run_dir)
         print(json.dumps({"report": str(path)}) if as_json else path)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import ir_measures
 import numpy as np
@@ -48,6 +48,7 @@ class RankingResult:
     per_query: dict[str, np.ndarray]  # measure name -> [queries], aligned with query_ids
     unranked: int  # judged queries that the run misses
     without_relevant: int  # judged queries none of whose documents is relevant
+    besides: dict[str, dict[str, float]] = field(default_factory=dict)  # of further queries: name -> query -> value
 
     @property
     def means(self) -> dict[str, float]:

@@ -96,11 +96,11 @@ def legend(names: Sequence[str], classes: Sequence[str], width: float) -> tuple[
     x, y, parts = 0.0, LINE - 4, []
     for name, css in zip(names, classes, strict=True):
         shown = shortened(name, width - 40, FONT)
-        need = 26 + text_width(shown, FONT) + 16
+        need = 28 + text_width(shown, FONT) + 18
         if x > 0 and x + need > width:
             x, y = 0.0, y + LINE + 2
         parts.append(f'<line x1="{x:.1f}" y1="{y - 4:.1f}" x2="{x + 20:.1f}" y2="{y - 4:.1f}" class="line {css}"/>')
-        parts.append(text(x + 26, y, shown, "legend", "start"))
+        parts.append(text(x + 28, y, shown, "legend", "start"))
         x += need
     return "\n".join(parts), y + 10
 

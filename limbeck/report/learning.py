@@ -1,58 +1,179 @@
-"""The learning curves of a run: the dev measure of all models in one picture, the loss of each in its own."""
+"""The learning curves of a run: the dev measure of all models in one picture, the loss of each in its own.
+
+A model that was trained under several seeds is one curve, their mean. Of a sweep that tuned, only the chosen settings
+are shown. The teacher has pictures of its own: it trains for other numbers of steps.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from limbeck.report.blocks import Block, PlotFigure, PlotGrid, Section, Text
-from limbeck.report.plots import Lines, Series
-from limbeck.report.run_files import LogLine, RunFiles
+from limbeck.report.blocks import Block, Cell, Column, PlotFigure, PlotGrid, Row, Section, Table, Text
+from limbeck.report.colours import TEACHER
+from limbeck.report.plots import Lines, Series, series_style
+from limbeck.report.run_files import LogLine, ModelRow, RunFiles
 from limbeck.report.words import measure_title, short_names
 
 MOST_POINTS = 150
+Points = list[tuple[float, float]]
+Placed = list[tuple[float, LogLine]]  # lines with their steps through all stages
+
+
+class Curve(NamedTuple):
+    """The mean over seeds, with the lowest and the highest of them at every point where there are several."""
+
+    points: Points
+    band: Points
 
 
 def learning_curves(run: RunFiles) -> Section | None:
     """Losses of different objectives have different units, so each has its own axis."""
-    models = list(dict.fromkeys(line.model for line in run.log))
-    names = dict(zip(models, short_names(models), strict=True))
-    curves = {model: _over_all_stages([line for line in run.log if line.model == model]) for model in models}
-    colours = {name: index for index, name in enumerate(names.values())}
-    blocks: list[Block] = []
-    measure = next((name for line in run.log for name in line.dev), "")
-    dev = [
-        Series(f"{names[model]}{where}", points)
-        for model, lines in curves.items()
-        for where, key in (("", measure), (", on train", f"train {measure}"))
-        if (points := [(x, line.dev[key]) for x, line in lines if math.isfinite(line.dev.get(key, math.nan))])
-    ]
-    if dev:
-        plot = Lines(dev, "step", f"{measure_title(measure)} on dev")
-        blocks.append(PlotFigure(plot, height=360))
-    losses = {
-        names[model]: points
-        for model, lines in curves.items()
-        if (points := [(x, line.loss) for x, line in lines if line.loss is not None and math.isfinite(line.loss)])
+    groups, left_out = _by_row(run)
+    short = dict(zip(groups, short_names(list(groups)), strict=True))
+    models = {
+        short[name]: [_over_all_stages([line for line in run.log if line.model == model]) for model in some]
+        for name, some in groups.items()
     }
-    if losses:
-        plots = [
-            (name, Lines([Series("loss", thinned(points))], "step", "loss", colours[name]))
-            for name, points in losses.items()
-        ]
-        caption = "Training loss. The objectives have units of their own: compare shapes, not heights."
-        if any(len(points) > MOST_POINTS for points in losses.values()):
-            caption += " Long curves show the means of neighbouring steps."
-        blocks.append(PlotGrid(plots, caption))
-    broken = sum(line.loss is not None and not math.isfinite(line.loss) for line in run.log)
+    numbers = {short[name]: run.colours[name] for name in groups}
+    blocks = _dev(models, numbers) + _losses(models, numbers)
+    lines = [line for seeds in models.values() for seed in seeds for _, line in seed]
+    broken = sum(line.loss is not None and not math.isfinite(line.loss) for line in lines)
     if broken:
         blocks.append(Text(f"{broken:,} logged losses were not finite and are left out: the training diverged there."))
-    return Section("Learning curves", blocks) if blocks else None
+    return Section("Learning curves", blocks, _explanation(models, left_out)) if blocks else None
 
 
-def _over_all_stages(lines: Sequence[LogLine]) -> list[tuple[float, LogLine]]:
+def _by_row(run: RunFiles) -> tuple[dict[str, list[str]], int]:
+    """The logged models of each row, one a seed, and how many of rejected settings there are.
+
+    A sweep logs a student under its row's name, then the setting that was tried, then the seed.
+    """
+    logged = list(dict.fromkeys(line.model for line in run.log))
+    groups: dict[str, list[str]] = {}
+    left_out = 0
+    for model in logged:
+        row = next((row for row in run.metrics.rows if _is_of(model, row)), None)
+        if row is None and any(row.chosen and model.startswith(f"{row.name}, ") for row in run.metrics.rows):
+            left_out += 1
+            continue
+        groups.setdefault(row.name if row is not None else model, []).append(model)
+    return groups, left_out
+
+
+def _is_of(model: str, row: ModelRow) -> bool:
+    whole = row.logged or (f"{row.name}, {row.chosen}" if row.chosen else row.name)
+    return re.sub(r", seed \d+$", "", model) == whole
+
+
+def _explanation(models: Mapping[str, Sequence[Placed]], left_out: int) -> str:
+    parts = []
+    if any(len(seeds) > 1 for seeds in models.values()):
+        parts.append("Means over seeds; a band reaches from the lowest seed to the highest.")
+    if left_out:
+        settings = "1 setting that was" if left_out == 1 else f"{left_out:,} settings that were"
+        parts.append(f"{settings} tried and not chosen on dev {'is' if left_out == 1 else 'are'} left out.")
+    return " ".join(parts)
+
+
+def _dev(models: Mapping[str, Sequence[Placed]], colours: Mapping[str, int]) -> list[Block]:
+    """The dev measure, drawn through, and the same on training queries, dashed; a table where it was taken once."""
+    lines = [line for seeds in models.values() for seed in seeds for _, line in seed]
+    measure = next((name for line in lines for name in line.dev), "")
+    sides = {
+        name: [_curve([_finite_dev(seed, key) for seed in seeds]) for key in (measure, f"train {measure}")]
+        for name, seeds in models.items()
+    }
+    sides = {name: pair for name, pair in sides.items() if any(curve.points for curve in pair)}
+    if not sides:
+        return []
+    if all(len(curve.points) <= 1 for pair in sides.values() for curve in pair):
+        return [_once(sides, measure)]
+    students = {name: pair for name, pair in sides.items() if name != TEACHER}
+    teacher = {name: pair for name, pair in sides.items() if name == TEACHER}
+    blocks: list[Block] = [PlotFigure(_dev_plot(students, measure, colours), "", 360)] if students else []
+    return blocks + ([PlotFigure(_dev_plot(teacher, measure, colours), "The teacher.", 260)] if teacher else [])
+
+
+def _dev_plot(sides: Mapping[str, Sequence[Curve]], measure: str, colours: Mapping[str, int]) -> Lines:
+    series = [
+        Series(
+            f"{name}{', on train' if dash else ''}",
+            curve.points,
+            style=series_style(colours[name], dash),
+            band=curve.band,
+            in_legend=not dash,
+        )
+        for name, pair in sides.items()
+        for dash, curve in enumerate(pair)
+        if curve.points
+    ]
+    trained = ", dashed: on train" if any(train.points for _, train in sides.values()) else ""
+    return Lines(series, "step", f"{measure_title(measure)} on dev{trained}")
+
+
+def _finite_dev(seed: Placed, key: str) -> Points:
+    return [(x, line.dev[key]) for x, line in seed if math.isfinite(line.dev.get(key, math.nan))]
+
+
+def _once(sides: Mapping[str, Sequence[Curve]], measure: str) -> Table:
+    """What was measured once is no curve."""
+    trained = any(train.points for _, train in sides.values())
+    columns = [Column("Model"), Column(f"{measure_title(measure)} on dev", ".3f", "high")]
+    columns += [Column("on train", ".3f")] if trained else []
+    rows = []
+    for name, pair in sides.items():
+        cells: list[Cell] = [curve.points[0][1] if curve.points else None for curve in pair]
+        rows.append(Row([name, *cells[: len(columns) - 1]], competes=name != TEACHER))
+    return Table(columns, rows, "Measured once, at the end of training; eval_every of a stage asks for more.")
+
+
+def _losses(models: Mapping[str, Sequence[Placed]], colours: Mapping[str, int]) -> list[Block]:
+    curves = {
+        name: _curve([[(x, line.loss) for x, line in seed if _is_finite(line.loss)] for seed in seeds])  # type: ignore[misc]
+        for name, seeds in models.items()
+    }
+    plots = [
+        (name, Lines([_thin(curve, series_style(colours[name], 0))], "step", "loss"))
+        for name, curve in curves.items()
+        if curve.points
+    ]
+    if not plots:
+        return []
+    caption = "Training loss. The objectives have units of their own: compare shapes, not heights."
+    if any(len(curve.points) > MOST_POINTS for curve in curves.values()):
+        caption += " Long curves show the means of neighbouring steps."
+    return [PlotGrid(plots, caption)]
+
+
+def _is_finite(loss: float | None) -> bool:
+    return loss is not None and math.isfinite(loss)
+
+
+def _thin(curve: Curve, style: str) -> Series:
+    lows = thinned([(x, low) for (x, _), (low, _) in zip(curve.points, curve.band, strict=False)])
+    highs = thinned([(x, high) for (x, _), (_, high) in zip(curve.points, curve.band, strict=False)])
+    band = [(low, high) for (_, low), (_, high) in zip(lows, highs, strict=True)]
+    return Series("loss", thinned(curve.points), style=style, band=band)
+
+
+def _curve(seeds: Sequence[Points]) -> Curve:
+    """The mean at the steps that all seeds have."""
+    seeds = [points for points in seeds if points]
+    if len(seeds) < 2:
+        return Curve(seeds[0] if seeds else [], [])
+    by_step = [dict(points) for points in seeds]
+    steps = sorted(set.intersection(*(set(points) for points in by_step)))
+    values = [[points[step] for points in by_step] for step in steps]
+    points = [(step, sum(some) / len(some)) for step, some in zip(steps, values, strict=True)]
+    return Curve(points, [(min(some), max(some)) for some in values])
+
+
+def _over_all_stages(lines: Sequence[LogLine]) -> Placed:
     """Lines with the step counted through all stages, where every stage may count from the start again."""
-    placed: list[tuple[float, LogLine]] = []
+    placed: Placed = []
     last = 0
     for stage in sorted({line.stage for line in lines}):
         steps = sorted((line for line in lines if line.stage == stage), key=lambda line: line.step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from limbeck.report.frame import FONT, Frame, frame_for, legend, line, text, tooltip
 from limbeck.report.labels import Box, place_labels
@@ -12,6 +13,7 @@ from limbeck.report.scales import shortened, text_width, tick_label
 
 SERIES_COLOURS = 8
 MOST_MARKERS = 40
+MOST_FILLED = 3
 
 
 @dataclass(frozen=True)
@@ -87,45 +89,63 @@ def series_class(index: int) -> str:
     return f"series-{index % SERIES_COLOURS} dash-{(index + index // SERIES_COLOURS) % 4}"
 
 
+def series_style(colour: int, dash: int) -> str:
+    """A colour with dashes of one's own choice, where the colour stands for the model and they for something else."""
+    return f"series-{colour % SERIES_COLOURS} dash-{dash}"
+
+
 @dataclass(frozen=True)
 class Series:
     """A named line through (x, y) points.
 
-    `errors` are the (low, high) ends of an error bar for each point. `style` replaces the class that the place among
-    the other series would give, where two lines belong together: one colour, other dashes.
+    `errors` are the (low, high) ends of an error bar for each point, `band` those of an area around the line. `style`
+    replaces the class that the place among the other series would give, where two lines belong together: one colour,
+    other dashes. What is not `in_legend` is named by its tooltips alone.
     """
 
     name: str
     points: Sequence[tuple[float, float]]
     errors: Sequence[tuple[float, float]] = ()
     style: str = ""
+    band: Sequence[tuple[float, float]] = ()
+    in_legend: bool = True
+
+
+@dataclass(frozen=True)
+class Level:
+    """A named height, drawn across the whole plot with its name at the line."""
+
+    name: str
+    y: float
+    style: str
 
 
 @dataclass(frozen=True)
 class Lines:
     """Several series over one x axis, with a legend when there are two or more.
 
-    `first_colour` counts on from other plots, so that a model has one colour in all of them. `label_points` labels the
-    x values that were measured instead of round numbers.
+    `label_points` labels the x values that were measured instead of round numbers. `levels` are what does not change
+    with x.
     """
 
     series: Sequence[Series]
     x_title: str
     y_title: str
-    first_colour: int = 0
     log_x: bool = False
     log_y: bool = False
     label_points: bool = False
+    levels: Sequence[Level] = ()
 
     def svg(self, width: float, height: float) -> str:
-        classes = [series.style or series_class(self.first_colour + at) for at, series in enumerate(self.series)]
-        key, key_height = legend([series.name for series in self.series], classes, width)
+        classes = [series.style or series_class(at) for at, series in enumerate(self.series)]
+        named = [(series.name, css) for series, css in zip(self.series, classes, strict=True) if series.in_legend]
+        key, key_height = legend([name for name, _ in named], [css for _, css in named], width)
         values = [point for series in self.series for point in series.points]
-        ends = [end for series in self.series for pair in series.errors for end in pair]
+        ends = [end for series in self.series for pair in (*series.errors, *series.band) for end in pair]
         titles = (self.x_title, self.y_title)
         frame = frame_for(
             [x for x, _ in values],
-            [*(y for _, y in values), *ends],
+            [*(y for _, y in values), *ends, *(level.y for level in self.levels)],
             (width, height + key_height),
             titles,
             self.log_x,
@@ -137,13 +157,15 @@ class Lines:
             frame.x_values = sorted({x for x, _ in values})
         for series, css in zip(self.series, classes, strict=True):
             frame.marks += self._line(frame, series, css)
+        frame.marks += self._levels(frame)
         last = ", ".join(f"{series.name} ends at {series.points[-1][1]:.3g}" for series in self.series)
         return frame.svg(f"{self.y_title} by {self.x_title}: {last}", key)
 
     def _line(self, frame: Frame, series: Series, css: str) -> list[str]:
         places = [(frame.x(x), frame.y(y)) for x, y in series.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        marks = [f'<polyline points="{path}" class="line {css}"/>'] if len(places) > 1 else []
+        marks = [self._band(frame, series, css)] if series.band else []
+        marks += [f'<polyline points="{path}" class="line {css}"/>'] if len(places) > 1 else []
         bars = zip(places, series.errors, strict=bool(series.errors))
         marks += [_error_bar(x, frame.y(low), frame.y(high), css) for (x, _), (low, high) in bars]
         visible = "" if len(places) <= MOST_MARKERS else " quiet"
@@ -152,6 +174,26 @@ class Lines:
             dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="dot{visible}"/>'
             marks.append(f'<g class="point {css}">{hint}<circle cx="{x:.1f}" cy="{y:.1f}" r="8" class="hit"/>{dot}</g>')
         return marks
+
+    def _levels(self, frame: Frame) -> list[str]:
+        """Names stand at the left, where curves that rise are low: above their lines, or below where that is taken."""
+        marks, above = [], -math.inf
+        for level in sorted(self.levels, key=lambda level: -level.y):
+            y = frame.y(level.y)
+            at = y - 6 if y - above > 2 * FONT else y + FONT + 2
+            hint = tooltip(f"{level.name}\n{self.y_title} {level.y:.4g}")
+            drawn = line(frame.x.start, y, frame.x.end, y, f"line {level.style}")
+            marks.append(
+                f'<g class="level">{hint}{drawn}{text(frame.x.start + 6, at, level.name, "label", "start")}</g>'
+            )
+            above = max(y, at)
+        return marks
+
+    def _band(self, frame: Frame, series: Series, css: str) -> str:
+        ends = [(frame.x(x), *pair) for (x, _), pair in zip(series.points, series.band, strict=True)]
+        corners = [*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]
+        path = " ".join(f"{x:.1f},{frame.y(y):.1f}" for x, y in corners)
+        return f'<polygon points="{path}" class="band {css}"/>'
 
 
 def _error_bar(x: float, low: float, high: float, css: str) -> str:
@@ -162,20 +204,22 @@ def _error_bar(x: float, low: float, high: float, css: str) -> str:
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars from zero up or down, side by side; each covers `each` units of the x axis, and has a tooltip."""
+    """Bars from zero up or down, side by side, each with a tooltip; `widths` says how many units of x a bar covers."""
 
     values: Sequence[float]
     hints: Sequence[str]
     x_title: str
     y_title: str
-    each: float = 1.0
+    widths: Sequence[float] = ()
 
     def svg(self, width: float, height: float) -> str:
-        span = len(self.values) * self.each
-        frame = frame_for([0.0, span], [0.0, *self.values], (width, height), (self.x_title, self.y_title), x_padding=0)
-        gap = 0.0 if len(self.values) > MOST_MARKERS else 0.1 * self.each
-        for index, (value, hint) in enumerate(zip(self.values, self.hints, strict=True)):
-            left, right = frame.x(index * self.each + gap), frame.x((index + 1) * self.each - gap)
+        widths = self.widths or [1.0] * len(self.values)
+        ends = list(accumulate(widths))
+        titles = (self.x_title, self.y_title)
+        frame = frame_for([0.0, ends[-1]], [0.0, *self.values], (width, height), titles, x_padding=0)
+        gap = 0.0 if len(self.values) > MOST_MARKERS else 0.1
+        for value, hint, wide, end in zip(self.values, self.hints, widths, ends, strict=True):
+            left, right = frame.x(end - (1 - gap) * wide), frame.x(end - gap * wide)
             top, bottom = sorted((frame.y(value), frame.y(0)))
             # As high as the plot, so that the smallest bar can be pointed at.
             hit = f'<rect x="{left:.2f}" y="{frame.y.end:.1f}" width="{right - left:.2f}" '
@@ -184,8 +228,10 @@ class Bars:
             css = "rise" if value >= 0 else "fall"
             frame.marks.append(f'<g class="bar {css}">{tooltip(hint)}{hit}{bar}</g>')
         frame.marks.append(line(frame.x.start, frame.y(0), frame.x.end, frame.y(0), "axis"))
-        ups, downs = sum(value > 0 for value in self.values), sum(value < 0 for value in self.values)
-        return frame.svg(f"{self.y_title}: {ups} bars above zero, {downs} below, of {len(self.values)}")
+        ups, downs = (
+            sum(wide for wide, value in zip(widths, self.values, strict=True) if sign * value > 0) for sign in (1, -1)
+        )
+        return frame.svg(f"{self.y_title}: {ups:g} {self.x_title} above zero, {downs:g} below, of {ends[-1]:g}")
 
 
 @dataclass(frozen=True)
@@ -207,16 +253,20 @@ class Histogram:
 
 @dataclass(frozen=True)
 class BinnedHistogram:
-    """A histogram of samples that were counted elsewhere: name -> shares in equal bins of low..high."""
+    """A histogram of samples that were counted elsewhere: name -> shares in equal bins of low..high.
+
+    `styles` replace the classes that the places of the samples would give. More than MOST_FILLED are drawn as outlines.
+    """
 
     shares: Mapping[str, Sequence[float]]
     low: float
     high: float
     x_title: str
+    styles: Sequence[str] = ()
 
     def svg(self, width: float, height: float) -> str:
         names = list(self.shares)
-        classes = [series_class(index) for index in range(len(names))]
+        classes = self.styles or [series_class(index) for index in range(len(names))]
         key, key_height = legend(names, classes, width)
         peaks = [share for values in self.shares.values() for share in values]
         size, titles = (width, height + key_height), (self.x_title, "share")
@@ -240,7 +290,8 @@ class BinnedHistogram:
             marks.append(f'<g class="point">{hint}<rect {box} {tall} class="hit"/></g>')
         corners.append((frame.x(low + len(shares) * step), frame.y(0)))
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-        return [f'<polygon points="{path}" class="area {css}"/>', *marks]
+        kind = "area" if len(self.shares) <= MOST_FILLED else "outline"
+        return [f'<polygon points="{path}" class="{kind} {css}"/>', *marks]
 
 
 def bin_shares(sample: Sequence[float], low: float, high: float, bins: int) -> list[float]:

@@ -8,6 +8,8 @@ from limbeck.report.run_files import Metrics, ModelRow, RunFiles, Significance
 from limbeck.report.words import measure_title, p_value, share, short_names, three_digits, times
 
 NEARLY_THE_BEST = 0.01
+MOST_COLUMNS = 11  # that a page of 1,200 pixels has room for
+Columns = dict[Column, list[Cell]]
 
 
 def best_student(rows: list[ModelRow], measure: str) -> ModelRow | None:
@@ -88,33 +90,46 @@ def _figures(student: ModelRow, teacher: ModelRow | None, measure: str) -> list[
 
 
 def comparison(run: RunFiles) -> Section | None:
-    """The table of all models; a column that nobody filled is left out."""
+    """The table of all models; a column that nobody filled is left out, and what is too wide becomes two tables."""
     rows = run.metrics.rows
     if not rows:
         return None
-    columns: dict[Column, list[Cell]] = {Column("Model"): [row.name for row in rows]}
-    columns[Column("Chosen", help="The setting that was best on dev")] = [row.chosen for row in rows]
-    columns |= _measured(rows)
-    filled = {column: values for column, values in columns.items() if any(value is not None for value in values)}
-    table = Table(
-        list(filled),
-        [
-            Row(cells, row.kind, competes=row.kind == "student")
-            for row, *cells in zip(rows, *filled.values(), strict=True)
-        ],
+    chosen: Columns = {Column("Chosen", help="The setting that was best on dev"): [row.chosen for row in rows]}
+    quality, cost = _filled(_quality(rows)), _filled(_cost(rows))
+    chosen = _filled(chosen)
+    caption = (
         "Square: teacher. Diamond: baseline. Circle: student. The best student of a column is highlighted; "
-        "click a heading to sort.",
+        "click a heading to sort."
     )
+    if 1 + len(chosen) + len(quality) + len(cost) <= MOST_COLUMNS or not cost:
+        blocks: list[Block] = [_models(rows, chosen | quality | cost, caption)]
+    else:
+        blocks = [
+            _models(rows, quality, caption),
+            _models(rows, chosen | cost, "What they keep of the teacher's quality, and what they cost."),
+        ]
     tests = _tests(rows, run.metrics.task)
-    blocks: list[Block] = [table] if tests is None else [table, tests]
+    blocks += [] if tests is None else [tests]
     blocks += [Text(f"Failed: {row.name}, {reason}.") for row in rows for reason in row.failed or []]
     noun = "pairs" if run.metrics.task == "pairs" else "queries"
     return Section("Comparison", blocks, f"All models on the same test {noun}.")
 
 
-def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
-    """The columns behind the name, each with its cells."""
-    columns: dict[Column, list[Cell]] = {}
+def _filled(columns: Columns) -> Columns:
+    return {column: cells for column, cells in columns.items() if any(cell is not None for cell in cells)}
+
+
+def _models(rows: list[ModelRow], columns: Columns, caption: str) -> Table:
+    """A table of all models, each marked by its kind."""
+    found: Columns = {Column("Model"): [row.name for row in rows], **columns}
+    cells = zip(rows, *found.values(), strict=True)
+    marked = [Row(values, row.kind, competes=row.kind == "student") for row, *values in cells]
+    return Table(list(found), marked, caption)
+
+
+def _quality(rows: list[ModelRow]) -> Columns:
+    """Measures, each with its cells; behind the first one its spread over seeds."""
+    columns: Columns = {}
     for name in dict.fromkeys(name for row in rows for name in row.measures):
         columns[Column(measure_title(name), ".3f", "high")] = [row.measures.get(name) for row in rows]
         if name == next(iter(rows[0].measures), None):
@@ -123,13 +138,19 @@ def _measured(rows: list[ModelRow]) -> dict[Column, list[Cell]]:
             seeds = Column("Seeds", ".0f", help="Students that the row is the mean of")
             several = any(row.runs != 1 for row in rows)
             columns[seeds] = [row.runs if several and row.kind == "student" else None for row in rows]
-    kept = Column("Kept", ".1f", "high", "Share of the teacher's quality", "%")
-    columns[kept] = [None if row.kept is None else 100 * row.kept for row in rows]
-    columns[Column("ms / query", ",.2f", "low", "Milliseconds for one query")] = [row.ms_per_query for row in rows]
-    columns[Column("Pairs / s", ",.0f", "high", "Pairs scored in a second")] = [row.pairs_per_second for row in rows]
-    columns[Column("Size, MB", ",.0f", "low", "Of the weights in memory")] = [row.size_mb for row in rows]
-    columns[Column("Speed-up", ",.1f", "high", "Against the teacher", "×")] = [row.speedup for row in rows]
     return columns
+
+
+def _cost(rows: list[ModelRow]) -> Columns:
+    """What is kept of the teacher's quality, and at what cost."""
+    kept = Column("Kept", ".1f", "high", "Share of the teacher's quality", "%")
+    return {
+        kept: [None if row.kept is None else 100 * row.kept for row in rows],
+        Column("ms / query", ",.2f", "low", "Milliseconds for one query"): [row.ms_per_query for row in rows],
+        Column("Pairs / s", ",.0f", "high", "Pairs scored in a second"): [row.pairs_per_second for row in rows],
+        Column("Size, MB", ",.0f", "low", "Of the weights in memory"): [row.size_mb for row in rows],
+        Column("Speed-up", ",.1f", "high", "Against the teacher", "×"): [row.speedup for row in rows],
+    }
 
 
 def _tests(rows: list[ModelRow], task: str | None) -> Table | None:

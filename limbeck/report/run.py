@@ -114,6 +114,6 @@ def run_report(run_dir: str | Path) -> Path:
     run = read_run(run_dir)
     first = [section for build in sections if (section := build(run)) is not None]
     last = [examples(run), recipe(run, _sweep(Path(run_dir))), versions(run)]
-    made = [*first, *stored_sections(Path(run_dir)), *(section for section in last if section is not None)]
+    made = [*first, *stored_sections(Path(run_dir), run.colours), *(section for section in last if section is not None)]
     report = Report(run.metrics.title, subtitle(run.metrics), made, footer="Made by limbeck.")
     return report.write(Path(run_dir) / "report.html")

@@ -11,7 +11,7 @@ Only metrics.json has to be there.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from limbeck.errors import bad_input
 from limbeck.files import read_json
+from limbeck.report.colours import TEACHER, Colours
 
 REMEDY = "remove it and run the command that made this directory again"
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class ModelRow(BaseModel):
     runs: int = 1
     failed: list[str] | None = None
     chosen: str | None = None
+    logged: str | None = None  # what the log calls its students, before the seed, where that is not name and chosen
     kept: float | None = None
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
@@ -124,6 +126,7 @@ class RunFiles:
     log: list[LogLine]
     recipe: str
     examples: list[Example]
+    colours: Colours = field(default_factory=Colours)
 
 
 def read_run(run_dir: str | Path) -> RunFiles:
@@ -135,11 +138,15 @@ def read_run(run_dir: str | Path) -> RunFiles:
     not_finished = "wait until the run has finished, or name the directory that `limbeck distill --out` wrote"
     metrics = read_json(metrics_path, REMEDY if metrics_path.exists() else not_finished)
     examples = read_json(examples_path, REMEDY) if examples_path.exists() else []
+    checked = _checked(Metrics, metrics, metrics_path)
+    kinds = ("teacher", "student", "baseline")
+    in_order = sorted(checked.rows, key=lambda row: (kinds.index(row.kind), row.name == "BM25"))  # that is never drawn
     return RunFiles(
-        metrics=_checked(Metrics, metrics, metrics_path),
+        metrics=checked,
         log=_read_log(run_dir / "log.jsonl"),
         recipe=_read_text(recipe_path),
         examples=_checked(list[Example], examples, examples_path),
+        colours=Colours([TEACHER, *(row.name for row in in_order)]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from limbeck.report.analyses import (
     wins_and_losses,
 )
 from limbeck.report.analyses.base import Result
-from limbeck.report.analyses.stored import forget, store
+from limbeck.report.analyses.stored import NOT_KEPT, forget, leave_out, store
+from limbeck.report.words import listed
 from limbeck.training.grid import Axis
 from limbeck.training.queries import draw
 from limbeck.training.results import Measured
@@ -34,7 +36,6 @@ from limbeck.training.session import Session
 
 MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
 SNAPSHOTS = "snapshots"  # beside a student: its scores of dev while it trained
-RANK_QUERIES, RANK_DOCUMENTS = 48, 96  # the teacher's matrix: every query with every document
 
 
 class Analyst:
@@ -51,7 +52,7 @@ class Analyst:
     def run(self, names: Sequence[str], strict: bool = False) -> None:
         """The analyses called `names`; one that lacks what it needs says so in the report, or raises if `strict`."""
         found: dict[str, Callable[[], Result]] = {
-            "scores": lambda: score_distributions(self._runs(), self.labels, self._level),
+            "scores": self._scores,
             "margins": lambda: normalised_margins(self._runs(), self.labels, self._level),
             "rank": self._rank,
             "disagreements": self._disagreements,
@@ -73,6 +74,24 @@ class Analyst:
     def _runs(self) -> dict[str, Run]:
         return {one.row.name: self._ranking(one) for one in self.measured if one.row.name != "BM25"}
 
+    def _scores(self) -> Result:
+        """Of test queries, and of training queries where their scores were kept."""
+        found = score_distributions(self._runs(), self.labels, self._level)
+        splits = self.session.splits
+        labels = {query: grades for query, grades in splits.train_labels.items() if query not in splits.test_labels}
+        runs = {
+            one.row.name: {query: scores for query, scores in one.run.items() if query in labels}
+            for one in self.measured
+            if one.row.name != "BM25"
+        }
+        if not all(runs.values()):
+            return found
+        try:
+            trained = score_distributions(runs, labels, self._level)
+        except LimbeckError:  # none of the few training queries has a positive and a negative: test queries stay
+            return found
+        return found.model_copy(update={"train": trained.models})
+
     def _teacher(self) -> Measured:
         found = next((one for one in self.measured if one.row.kind == "teacher"), None)
         if found is None:
@@ -85,7 +104,8 @@ class Analyst:
 
     def _disagreements(self) -> Result:
         teacher, student = self._ranking(self._teacher()), self._ranking(self._best())
-        return disagreements(teacher, student, self.labels, self.session.data)
+        read = self.session.recipe.student.document_length
+        return disagreements(teacher, student, self.labels, self.session.data, at_least=self._level, tokens_read=read)
 
     def _top_lists(self) -> Result:
         pair = [self._teacher(), self._best()]
@@ -127,13 +147,24 @@ class Analyst:
         session = self.session
         if session.teacher is None:
             raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
-        queries = draw(self.labels, RANK_QUERIES, session.recipe.data_seed)
-        found = session.candidates(queries, session.recipe.data.test or "test", depth=10)
-        own = [list(dict.fromkeys([*positives(self.labels[query]), *found[query]])) for query in queries]
+        spec = session.recipe.evaluation
+        queries = draw(self.labels, spec.rank_queries, session.recipe.data_seed)
+        depth = max(10, 2 * -(-spec.rank_documents // len(queries)))  # twice the need: lists have documents in common
+        found = session.candidates(queries, session.recipe.data.test or "test", depth)
+        own = [list(dict.fromkeys([*positives(self.labels[query], self._level), *found[query]])) for query in queries]
         in_turn = (row[place] for place in range(max(map(len, own))) for row in own if place < len(row))
-        chosen = list(dict.fromkeys(in_turn))[:RANK_DOCUMENTS]
+        chosen = list(dict.fromkeys(in_turn))[: spec.rank_documents]
         run = rerank(session.teacher, session.data, dict.fromkeys(queries, chosen))
         return numerical_rank(score_matrix(run))
+
+
+class _Placed(NamedTuple):
+    """A measurement at its place on the axis, on the line called `name`."""
+
+    name: str
+    value: float
+    seed: int
+    found: Measured
 
 
 def analyse_axis(
@@ -147,31 +178,60 @@ def analyse_axis(
     `points` are (settings, seed, measurement); the teacher among `measured` is what train and test are held against.
     A grid with no numeric axis, or with several, has no such picture, and each of its settings is judged by itself.
     """
-    numeric = [axis for axis in axes if all(_number(value) is not None for value in axis.values)]
     for name in ("sensitivity", "generalisation"):  # of an earlier grid in this directory
         forget(folder, name)
     if not points:
         return
-    along = numeric[0] if len(numeric) == 1 and len(numeric[0].values) > 1 else None
-    key, values = (along.key, along.values) if along is not None else ("", ())
+    numeric = [axis for axis in axes if len(axis.values) > 1 and all(_number(v) is not None for v in axis.values)]
+    key, values = (numeric[0].key, numeric[0].values) if len(numeric) == 1 else ("", ())
     measure = next(iter(points[0][2].row.measures))
-    largest = max((_number(value) or 0.0 for value in values), default=1.0)
-    settings, curves = list[SettingPoint](), list[TrainTest]()
-    teachers = [one.row for one in measured if one.row.kind == "teacher" and f"train {measure}" in one.row.measures]
-    if len(teachers) == 1:  # with several, of other data, train and test of one are no measure for the others
-        row = teachers[0]
-        curves.append(TrainTest(row.name, largest, row.measures[f"train {measure}"], row.measures[measure]))
-    for place, seed, found in points:
-        name = ", ".join(value for other, value in place.items() if other != key) or "student"
-        value = _number(place[key]) or 0.0 if key else 1.0
-        row = found.row
-        settings.append(SettingPoint(name, value, row.measures[measure], seed))
-        if teachers and f"train {measure}" in row.measures:
-            curves.append(TrainTest(name, value, row.measures[f"train {measure}"], row.measures[measure], seed))
+    placed = [
+        _Placed(_line_name(place, key), _number(place[key]) or 0.0 if key else 1.0, seed, found)
+        for place, seed, found in points
+    ]
     if key:
+        settings = [SettingPoint(one.name, one.value, one.found.row.measures[measure], one.seed) for one in placed]
         store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
-    if len(teachers) == 1 and len(curves) > 1:
-        store(folder, "generalisation", lambda: generalisation(curves, measure, setting=key))
+    elif numeric:
+        varied = listed([axis.key for axis in numeric])
+        leave_out(folder, "sensitivity", f"{varied} vary at once, and a curve is along one; sweep one at a time")
+    teachers = [one for one in measured if one.row.kind == "teacher"]
+    lacking = _lacks_train_test(placed, teachers, measure)
+    if lacking is None:
+        largest = max((_number(value) or 0.0 for value in values), default=1.0)
+        curves = [_Placed(teachers[0].row.name, largest, 0, teachers[0]), *placed]
+        store(folder, "generalisation", lambda: _generalisation(curves, measure, key))
+    elif lacking and axes:  # a single run was not asked that question
+        leave_out(folder, "generalisation", lacking)
+
+
+def _lacks_train_test(placed: Sequence[_Placed], teachers: Sequence[Measured], measure: str) -> str | None:
+    """Why train and test are not compared; empty where there is nothing to compare with."""
+    if not teachers or not isinstance(placed[0].found.result, RankingResult):
+        return ""
+    if any(f"train {measure}" not in row.measures for row in [teachers[0].row, *(one.found.row for one in placed)]):
+        return "no training queries were measured; set evaluation.train_queries, e.g. to 200, and sweep again"
+    if len(teachers) > 1:
+        return "the settings have data or teachers of their own, and gaps are to one teacher; sweep them apart"
+    return None
+
+
+def _generalisation(curves: Sequence[_Placed], measure: str, key: str) -> Result:
+    return generalisation([_train_test(one, measure) for one in curves], measure, setting=key)
+
+
+def _line_name(place: dict[str, str], key: str) -> str:
+    return ", ".join(value for other, value in place.items() if other != key) or "student"
+
+
+def _train_test(one: _Placed, measure: str) -> TrainTest:
+    """A measurement's values, query by query, on training queries and on test queries."""
+    result, train = one.found.result, f"train {measure}"
+    assert isinstance(result, RankingResult)
+    if train not in result.besides:
+        raise LimbeckError(NOT_KEPT)
+    test = dict(zip(result.query_ids, result.per_query[measure].tolist(), strict=True))
+    return TrainTest(one.name, one.value, result.besides[train], test, one.seed)
 
 
 def _number(text: str) -> float | None:

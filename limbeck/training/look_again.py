@@ -17,16 +17,33 @@ from limbeck.training.run import METRICS, measure_run, open_session, read_result
 from limbeck.training.session import Session
 from limbeck.training.sweep import MEASURED, PLAN, read_measured
 
+CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
+MADE_AT_THE_END = {
+    "generalisation": "a run or a sweep that measures training queries makes it as it ends; set "
+    "evaluation.train_queries and run again",
+    "sensitivity": "a sweep over one number makes it as it ends; e.g. limbeck sweep --over student.dim=64,128",
+}
 
-def add_analyses(folder: Path, names: Sequence[str]) -> None:
-    """Compute analyses and keep them with the run; one that lacks what it needs is an error."""
+
+def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = ()) -> None:
+    """Compute analyses and keep them with the run; one that lacks what it needs is an error.
+
+    `overrides` change the size of the rank's matrix, KEY=VALUE; what was trained and measured stays as it is.
+    """
+    for override in overrides:
+        if override.partition("=")[0] not in CHANGEABLE or "rank" not in names:
+            problem = f"--set {override}: a finished run can only be asked for another {' or '.join(CHANGEABLE)}"
+            raise LimbeckError(f"{problem}; give one of them, with --add rank")
     known = get_args(Analysis)
+    late = next((name for name in names if name in MADE_AT_THE_END), None)
+    if late is not None:
+        raise LimbeckError(f"--add {late}: cannot be added later: {MADE_AT_THE_END[late]}")
     wrong = next((name for name in names if name not in known), None)
     if wrong is not None:
         raise LimbeckError(f"--add {wrong}: there is no such analysis; {did_you_mean(wrong, list(known))}")
     if not (folder / METRICS).exists():
         raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
-    session = open_session(load_recipe(folder / "recipe.yaml"), folder)
+    session = open_session(load_recipe(folder / "recipe.yaml", list(overrides)), folder)
     if not isinstance(session, Session):
         raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
     if (folder / "shared").is_dir():

@@ -273,6 +273,12 @@ class EvaluationSpec(Part):
         ["scores", "margins", "wins", "disagreements", "top_lists"],
         description="what the report looks into; `snapshots` costs a look at dev, `rank` thousands of teacher scores",
     )
+    rank_queries: int = Field(
+        48, ge=2, description="test queries in the matrix of `rank`; the teacher scores each with every document of it"
+    )
+    rank_documents: int = Field(
+        96, ge=12, description="documents in that matrix; `limbeck report RUN --add rank --set ...` tries others"
+    )
 
     @field_validator("measures")
     @classmethod

@@ -65,7 +65,7 @@ class Measured:
 
     row: Row
     result: RankingResult | PairResult
-    run: Run
+    run: Run  # of the test queries, and of training queries where some were measured
     teacher: str | None = None  # the row that it is held against; the first teacher's by default
 
 
@@ -123,10 +123,11 @@ class Bench:
         if self.spec.task == "both" and found is not None:
             result = _both(result, found[1])
         speed = rerank_speed(matcher, data, self.candidates)
+        run, result = self._with_besides(run, result, lambda part: rerank(ranker, part.data, part.candidates))
         row = Row(
             name,
             kind,
-            result.means | self._besides(lambda part: rerank(ranker, part.data, part.candidates)),
+            _means(result),
             objective,
             ms_per_query=speed.ms_per_query if speed else None,
             pairs_per_second=speed.pairs_per_second if speed else None,
@@ -141,21 +142,26 @@ class Bench:
         if self.spec.task == "both":
             result = _both(result, result)
         timing = measure_latency(lambda query: self.session.bm25([query], self.spec.depth), queries[:TIMED_QUERIES])
-        measures = result.means | self._besides(self._bm25_order)
-        return Measured(Row("BM25", "baseline", measures, ms_per_query=timing.p50_ms), result, run)
+        run, result = self._with_besides(run, result, self._bm25_order)
+        return Measured(Row("BM25", "baseline", _means(result), ms_per_query=timing.p50_ms), result, run)
 
     def _judged(self, run: Run) -> tuple[Run, RankingResult]:
         return run, evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
 
-    def _besides(self, ranker: Callable[[Besides], Run]) -> dict[str, float]:
-        """The first measure on the further queries, under names of their own."""
-        first = self.spec.measures[0]
-        return {
-            f"{part.name} {first}": evaluate_run(ranker(part), part.labels, [first], self.spec.relevance_level).means[
-                first
-            ]
-            for part in self.besides
-        }
+    def _with_besides(
+        self, run: Run, result: RankingResult, ranker: Callable[[Besides], Run]
+    ) -> tuple[Run, RankingResult]:
+        """The first measure on the further queries too, under names of their own; scores of training queries stay."""
+        first, level = self.spec.measures[0], self.spec.relevance_level
+        found, kept = {}, run
+        for part in self.besides:
+            ranked = ranker(part)
+            judged = evaluate_run(ranked, part.labels, [first], level)
+            values = judged.per_query[first].tolist()
+            found[f"{part.name} {first}"] = dict(zip(judged.query_ids, values, strict=True))
+            if part.data is self.session.data:
+                kept = {**ranked, **run}
+        return kept, replace(result, besides=found)
 
     def _bm25_order(self, part: Besides) -> Run:
         """Candidates in the order in which BM25 found them."""
@@ -163,6 +169,11 @@ class Bench:
             query: {document: -float(rank) for rank, document in enumerate(documents)}
             for query, documents in part.candidates.items()
         }
+
+
+def _means(result: RankingResult) -> dict[str, float]:
+    """The means of all measures, those on further queries last."""
+    return result.means | {name: float(np.mean([*values.values()])) for name, values in result.besides.items()}
 
 
 def _both(reranked: RankingResult, retrieved: RankingResult) -> RankingResult:
@@ -200,7 +211,12 @@ def _over_seeds(results: Sequence[RankingResult | PairResult]) -> RankingResult 
         return replace(first, scores=tuple(one.scores[0] for one in results if isinstance(one, PairResult)))
     rankings = [one for one in results if isinstance(one, RankingResult)]
     means = {key: np.mean([one.per_query[key] for one in rankings], axis=0) for key in first.per_query}
-    return replace(first, per_query=means)
+    besides = {
+        key: {query: float(np.mean([one.besides[key][query] for one in rankings])) for query in values}
+        for key, values in first.besides.items()
+        if all(key in one.besides for one in rankings)  # a seed that an earlier version measured has none
+    }
+    return replace(first, per_query=means, besides=besides)
 
 
 def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:

@@ -227,6 +227,7 @@ class _Sweep:
         recipe = cell.with_seed(self.seeds[0])
         known = _shared(recipe) in self.sessions
         session = self.session(recipe)
+        session.check(recipe)
         if not known:
             if not session.has_test:
                 problem = f"{session.data.name}: no labelled split {recipe.data.test!r}, and a sweep compares on it"

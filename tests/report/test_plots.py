@@ -1,3 +1,5 @@
+import re
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import numpy as np
@@ -161,8 +163,23 @@ def test_bars_rise_and_fall_from_zero_in_proportion() -> None:
     assert heights["half"][1] == pytest.approx(heights["minus half"][1], abs=0.3)
     zero = heights["one"][0] + heights["one"][1]
     assert heights["minus half"][0] == pytest.approx(zero, abs=0.2)
-    assert ElementTree.fromstring(svg).get("aria-label") == "difference: 2 bars above zero, 1 below, of 3"
+    assert ElementTree.fromstring(svg).get("aria-label") == "difference: 2 queries above zero, 1 below, of 3"
 
 
 def test_bars_that_are_all_zero_can_be_drawn() -> None:
     assert len(by_class(Bars([0.0, 0.0], ["a", "b"], "queries", "difference").svg(400, 300), "g", "bar")) == 2
+
+
+def test_many_histograms_are_outlines_and_a_few_are_filled() -> None:
+    shares = {f"model {number}": [0.5, 0.5] for number in range(8)}
+    assert len(by_class(BinnedHistogram(shares, 0.0, 1.0, "margin").svg(400, 300), "polygon", "outline")) == 8
+    few = dict(list(shares.items())[:2])
+    assert len(by_class(BinnedHistogram(few, 0.0, 1.0, "margin").svg(400, 300), "polygon", "area")) == 2
+
+
+def test_a_legend_has_the_dashes_of_what_it_names_in_small_plots_too() -> None:
+    svg = BinnedHistogram({"positives": [1.0], "negatives": [1.0]}, 0.0, 1.0, "score").svg(300, 200)
+    areas = [node.get("class", "").split()[1:] for node in by_class(svg, "polygon", "area")]
+    assert [node.get("class", "").split()[1:] for node in by_class(svg, "line", "line")] == areas
+    style = (files("limbeck.report") / "page.css").read_text(encoding="utf-8")
+    assert not re.search(r"\.small-plots[^{]*\{[^}]*stroke-dasharray", style)

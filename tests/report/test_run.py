@@ -1,11 +1,15 @@
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from limbeck.errors import LimbeckError
+from limbeck.report.analyses import normalised_margins
+from limbeck.report.analyses.stored import store
+from limbeck.report.frame import legend
 from limbeck.report.learning import thinned
 from limbeck.report.results import best_student, headline
 from limbeck.report.run import run_report, sections
@@ -225,3 +229,89 @@ def test_long_curves_are_thinned_to_means_of_neighbours() -> None:
     assert len(short) == 150
     assert short[0] == (1.5, 3.0)
     assert thinned(points[:150]) == points[:150]
+
+
+def swept_log(evaluations: int) -> list[dict[str, Any]]:
+    """Two objectives, each tried with two rates under one seed; the chosen rate under two seeds. And their teacher."""
+    log = [{"model": "teacher", "step": 1000 * step, "loss": 0.5, "dev": {"ndcg@10": 0.8}} for step in (1, 2)]
+    for name in ("softmax_ce", "logit_mse"):
+        for label, loss in (
+            (f"{name}, lr=1, seed 0", 9.0),
+            (f"{name}, lr=2, seed 0", 1.0),
+            (f"{name}, lr=2, seed 1", 3.0),
+        ):
+            log += [{"model": label, "step": step, "loss": loss} for step in (1, 2)]
+            dev = {"ndcg@10": loss / 10, "train ndcg@10": loss / 5}
+            log += [{"model": label, "step": step + 1, "dev": dev} for step in range(evaluations)]
+    return log
+
+
+def swept_report(folder: Path, evaluations: int) -> str:
+    write_run(folder, log=swept_log(evaluations))
+    rows = [{**each, "chosen": "lr=2" if each["kind"] == "student" else None} for each in ROWS]
+    rows[0] = {**rows[0], "name": "teacher"}
+    (folder / "metrics.json").write_text(json.dumps({**METRICS, "rows": rows}))
+    page = run_report(folder).read_text(encoding="utf-8")
+    return page.split("<h2>Learning curves</h2>")[1].split("</section>")[0]
+
+
+def test_curves_of_a_sweep_are_means_over_seeds_of_the_chosen_settings(tmp_path: Path) -> None:
+    section = swept_report(tmp_path, evaluations=2)
+    students, teacher = re.findall(r'<div class="wide">(.*?)</div>', section, re.DOTALL)
+    assert re.findall(r'class="legend"[^>]*>([^<]*)<', students) == ["softmax_ce", "logit_mse"]
+    assert "nDCG@10 on dev, dashed: on train" in students
+    assert "<title>softmax_ce\nstep 1\nnDCG@10 on dev, dashed: on train 0.2</title>" in students
+    assert "<title>softmax_ce, on train\nstep 1\nnDCG@10 on dev, dashed: on train 0.4</title>" in students
+    assert "step 1,000" in teacher and "step 1,000" not in students and "train" not in teacher
+    assert re.findall(r"<h4>([^<]*)</h4>", section) == ["teacher", "softmax_ce", "logit_mse"]
+    assert "<title>loss\nstep 1\nloss 2</title>" in section and "loss 9<" not in section
+    assert "2 settings that were tried and not chosen on dev are left out." in section
+    assert 'class="band series-1' in section
+
+
+def test_students_that_the_log_calls_otherwise_are_found(tmp_path: Path) -> None:
+    log = [{"model": f"m3se, lr=2, tau=1, seed {seed}", "step": 1, "loss": 1.0 + seed} for seed in (0, 1)]
+    write_run(tmp_path, log=log)
+    rows = [{**row("m3se", "student", 0.5), "chosen": "lr=2", "logged": "m3se, lr=2, tau=1"}]
+    (tmp_path / "metrics.json").write_text(json.dumps({**METRICS, "rows": rows}))
+    page = run_report(tmp_path).read_text(encoding="utf-8")
+    assert "<h4>m3se</h4>" in page and "<title>loss\nstep 1\nloss 1.5</title>" in page and "left out" not in page
+
+
+def test_a_dev_measure_that_was_taken_once_is_a_table(tmp_path: Path) -> None:
+    section = swept_report(tmp_path, evaluations=1)
+    assert "nDCG@10 on dev" in section and "softmax_ce" in section
+
+
+def test_swatches_of_a_legend_keep_clear_of_the_name_before() -> None:
+    """By the width in DejaVu Sans, in which many systems set the page."""
+    drawn, _ = legend(["gamma0=10, lr=3e-4", "mse"], ["a", "b"], 900)
+    swatches = [float(x) for x in re.findall(r'<line x1="([\d.]+)"', drawn)]
+    names = [float(x) for x in re.findall(r'<text x="([\d.]+)"', drawn)]
+    assert swatches[1] > names[0] + 142.6 + 8  # pixels at 13 px, as a browser measures them
+
+
+def test_a_table_too_wide_for_the_page_is_two(tmp_path: Path) -> None:
+    measures = dict.fromkeys(("ndcg@10", "mrr@10", "search ndcg@10", "search mrr@10", "train ndcg@10"), 0.5)
+    costs = {"kept": 0.9, "ms_per_query": 2.0, "pairs_per_second": 400.0, "size_mb": 63.0, "speedup": 210.0}
+    rows = [{**row(name, "student", 0.5), "measures": measures, "chosen": "lr=1e-3", **costs} for name in ("a", "b")]
+    write_run(tmp_path)
+    (tmp_path / "metrics.json").write_text(json.dumps({**METRICS, "rows": rows}))
+    page = run_report(tmp_path).read_text(encoding="utf-8").split("<h2>Comparison</h2>")[1].split("</section>")[0]
+    headings = [re.findall(r'data-column="\d+">([^<]*)<', table) for table in page.split("</table>")[:-1]]
+    assert headings[0][0] == headings[1][0] == "Model"
+    assert headings[0][-1] == "train nDCG@10" and headings[1][1:3] == ["Chosen", "Kept"]
+    assert len(headings) == 2 and max(map(len, headings)) <= 11
+
+
+def test_a_model_has_one_colour_in_all_sections(tmp_path: Path) -> None:
+    """Both objectives learn, and both have margins, in another order."""
+    write_run(tmp_path, log=[{"model": name, "step": 1, "loss": 1.0} for name in ("logit_mse", "softmax_ce")])
+    runs = {name: {"q": {"d": 9.0, "e": 1.0}} for name in ("logit_mse", "BM25", "softmax_ce")}
+    store(tmp_path, "margins", lambda: normalised_margins(runs, {"q": {"d": 1}}))
+    page = run_report(tmp_path).read_text(encoding="utf-8")
+    panels = dict(re.findall(r'<h4>(\w+)</h4><svg.*?class="point (series-\d)', page, re.DOTALL))
+    margins = page.split("<h2>Margins</h2>")[1]
+    swatches = re.findall(r'class="line (series-\d)[^>]*/>\s*<text [^>]*class="legend"[^>]*>([^<]*)<', margins)
+    assert set(panels) == {"softmax_ce", "logit_mse"} and len(set(panels.values())) == 2
+    assert panels.items() <= {(name, css) for css, name in swatches}

@@ -20,7 +20,8 @@ from limbeck.report.blocks import Block, Passage, Section, Text
 from limbeck.report.words import cut, signed
 from limbeck.search.words import Words
 
-LONGEST_TEXT = 600
+LONGEST_TEXT = 1600  # characters on the page: what a student of 256 tokens reads
+TOKENS_A_WORD = 1.5  # special tokens and punctuation included: 1.5 of medical questions, 1.6 of abstracts
 USUAL_DOCUMENTS = 50  # of a list, to tell how many of a query's words a candidate usually has
 ROUNDING = 1e-6  # standard deviations: gaps this small are none
 
@@ -31,7 +32,7 @@ class Disagreement(Result):
     query_id: str
     query: str
     document_id: str
-    text: str  # its beginning
+    text: str  # its beginning, as far as the student reads
     grade: int | None  # None: nobody judged it
     teacher_score: float
     student_score: float
@@ -40,7 +41,7 @@ class Disagreement(Result):
     candidates: int  # that both models scored
     teacher_standard: float
     student_standard: float
-    shared: float  # share of the query's words that the document has
+    shared: float  # share of the query's words that the document has, in what the student reads of it
 
     @property
     def gap(self) -> float:
@@ -59,6 +60,11 @@ class Disagreements(Result):
     underrated: tuple[Disagreement, ...]
     usual: float
     language: str
+    at_least: int = 1  # the grade from which a document is relevant
+    words_read: int | None = None  # of a document, by the student; None: all
+
+    def is_relevant(self, grade: int | None) -> bool:
+        return grade is not None and grade >= self.at_least
 
 
 class _Common(NamedTuple):
@@ -77,6 +83,8 @@ def disagreements(
     data: RankingData,
     count: int = 10,
     language: str = "english",
+    at_least: int = 1,
+    tokens_read: int | None = None,
 ) -> Disagreements:
     """The `count` documents that the student overrates most, and the `count` that it underrates most.
 
@@ -84,6 +92,9 @@ def disagreements(
     by the standard deviation of all centred scores of that model; the gap is the difference of these standardised
     scores. One deviation a model, not one a query: a list in which a model sees no difference must not become one of
     large differences. Only documents that both models scored count, and of every query only its largest gap.
+
+    With `tokens_read`, shared words are those in the first tokens of a document, which is all that the student reads;
+    they are counted as words, three tokens for two. `at_least` is the grade from which a document is relevant.
     """
     if count < 1:
         raise LimbeckError(f"{count} disagreements are none to look at; ask for 1 or more")
@@ -91,6 +102,7 @@ def disagreements(
     teacher = _standardised("teacher", [each.teacher for each in lists])
     student = _standardised("student", [each.student for each in lists])
     words = Words(language)
+    words_read = None if tokens_read is None else max(1, round(tokens_read / TOKENS_A_WORD))
 
     def largest(sign: int) -> tuple[Disagreement, ...]:
         gaps = [
@@ -100,15 +112,28 @@ def disagreements(
         places = [int(gap.argmax()) for gap in gaps]
         most = sorted(range(len(lists)), key=lambda at: -gaps[at][places[at]])[:count]
         return tuple(
-            _disagreement(lists[at], places[at], (teacher[at], student[at]), qrels, data, words)
+            _disagreement(lists[at], places[at], (teacher[at], student[at]), qrels, data, words, words_read)
             for at in most
             if gaps[at][places[at]] > ROUNDING
         )
 
     overrated, underrated = largest(1), largest(-1)
     shown = {each.query_id for each in (*overrated, *underrated)}
-    usual = _usual_part([each for each in lists if each.query in shown], data, words)
-    return Disagreements(queries=len(lists), overrated=overrated, underrated=underrated, usual=usual, language=language)
+    usual = _usual_part([each for each in lists if each.query in shown], data, words, words_read)
+    return Disagreements(
+        queries=len(lists),
+        overrated=overrated,
+        underrated=underrated,
+        usual=usual,
+        language=language,
+        at_least=at_least,
+        words_read=words_read,
+    )
+
+
+def _read(text: str, words: int | None) -> str:
+    """The first words of a text, on one line."""
+    return " ".join(text.split()[:words])
 
 
 def _common(teacher_run: Candidates, student_run: Candidates) -> list[_Common]:
@@ -146,9 +171,10 @@ def _disagreement(
     qrels: Qrels,
     data: RankingData,
     words: Words,
+    words_read: int | None,
 ) -> Disagreement:
     document = common.documents[place]
-    query, text = data.queries[common.query], data.corpus[document]
+    query, text = data.queries[common.query], _read(data.corpus[document], words_read)
     return Disagreement(
         query_id=common.query,
         query=" ".join(query.split()),
@@ -170,13 +196,13 @@ def _rank(documents: Sequence[str], scores: np.ndarray, document: str) -> int:
     return ranked(dict(zip(documents, scores.tolist(), strict=True))).index(document) + 1
 
 
-def _usual_part(lists: Sequence[_Common], data: RankingData, words: Words) -> float:
+def _usual_part(lists: Sequence[_Common], data: RankingData, words: Words, words_read: int | None) -> float:
     """The mean share of the query's words over some candidates of each query, evenly taken from its list."""
     parts = []
     for each in track(lists, "Shared words"):
         documents = each.documents[:: -(-len(each.documents) // USUAL_DOCUMENTS)]
         query = data.queries[each.query]
-        parts += [shared_part(words, query, data.corpus[document]) for document in documents]
+        parts += [shared_part(words, query, _read(data.corpus[document], words_read)) for document in documents]
     return float(np.mean(parts)) if parts else 0.0
 
 
@@ -188,25 +214,32 @@ def disagreements_section(result: Disagreements) -> Section:
         blocks.append(
             Text("Overrated by the student: above its average of the query's candidates, and below the teacher's.")
         )
-        blocks += [_passage(each, words) for each in result.overrated]
+        blocks += [_passage(result, each, words) for each in result.overrated]
     if result.underrated:
         blocks.append(
             Text("Underrated by the student: below its average of the query's candidates, and above the teacher's.")
         )
-        blocks += [_passage(each, words) for each in result.underrated]
+        blocks += [_passage(result, each, words) for each in result.underrated]
     return Section(
         "Where teacher and student disagree",
         blocks,
         "Scores are compared in standard deviations from the mean of the query's candidates, one deviation for each "
-        f"model; {result.queries:,} queries, one document of each. Words of the query are marked in the document.",
+        f"model; {result.queries:,} queries, one document of each. Words of the query are marked in the document. "
+        f"{_extent(result)}",
     )
+
+
+def _extent(result: Disagreements) -> str:
+    if result.words_read is None:
+        return "They are counted in the whole document."
+    return f"They are counted in its first {result.words_read:,} words, which are about what the student reads of it."
 
 
 def _finding(result: Disagreements) -> str:
     if not result.overrated:
         return "No document is above average for the student and below it for the teacher."
     overrated = float(np.mean([each.shared for each in result.overrated]))
-    relevant = sum(bool(each.grade) for each in result.overrated)
+    relevant = sum(result.is_relevant(each.grade) for each in result.overrated)
     verdict = (
         "it seems to go by words that are merely the same"
         if overrated > result.usual + 0.1
@@ -222,11 +255,13 @@ def _count(relevant: int, shown: Sequence[Disagreement]) -> str:
     return f"{relevant} of {len(shown)} {'is' if relevant == 1 else 'are'}"
 
 
-def _passage(each: Disagreement, words: Words) -> Passage:
+def _passage(result: Disagreements, each: Disagreement, words: Words) -> Passage:
     shared = shared_stems(words, each.query, each.text)
-    notes = [_judgement(each.grade), *_ranks(each), f"gap {signed(each.gap, 1)}"]
+    relevant = result.is_relevant(each.grade)
+    notes = [_judgement(each.grade, relevant), *_ranks(each), f"gap {signed(each.gap, 1)}"]
+    notes.append(f"{each.shared:.0%} of the query's words")
     heading, text = marked(words, each.query, shared), marked(words, each.text, shared)
-    return Passage(heading, each.document_id, text, notes, good=bool(each.grade))
+    return Passage(heading, each.document_id, text, notes, good=relevant)
 
 
 def _ranks(each: Disagreement) -> Iterable[str]:
@@ -234,5 +269,7 @@ def _ranks(each: Disagreement) -> Iterable[str]:
     yield f"student #{each.student_rank} ({signed(each.student_standard, 1)})"
 
 
-def _judgement(grade: int | None) -> str:
-    return "not judged" if grade is None else f"relevant ({grade})" if grade > 0 else "judged not relevant"
+def _judgement(grade: int | None, relevant: bool) -> str:
+    if grade is None:
+        return "not judged"
+    return f"relevant ({grade})" if relevant else f"judged not relevant{f' ({grade})' if grade > 0 else ''}"

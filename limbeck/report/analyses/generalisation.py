@@ -9,37 +9,60 @@ students; a report has to say so.) The question can be asked of models of one si
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.evaluation.significance import bootstrap_interval
 from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.spread import Spread, spread
-from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
-from limbeck.report.plots import SERIES_COLOURS, Lines, Series
-from limbeck.report.words import listed, measure_title
+from limbeck.report.blocks import Block, Cell, Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.colours import Colours
+from limbeck.report.plots import Level, Lines, Series, series_style
+from limbeck.report.words import listed, measure_title, signed
 
-Verdict = Literal["no gap", "generalisation", "capacity", "both"]
-EQUAL = 0.05  # of the reference's quality
+Verdict = Literal["no gap", "generalisation", "capacity", "both", "undecided"]
+FEWEST = 20  # queries of either kind: fewer may all be tied by luck
+DEVIATIONS = 1.96  # of a normal distribution: 95% lie within
 
 
 class TrainTest(NamedTuple):
-    """The quality of one trained model on queries it was trained on, and on new ones."""
+    """The quality of one trained model on queries it was trained on, and on new ones, query by query."""
 
     model: str
     size: float
-    train: float
-    test: float
+    train: Mapping[str, float]  # query -> quality
+    test: Mapping[str, float]
     seed: int = 0
 
 
+class Gap(Result):
+    """How far a model falls behind the reference: the mean over queries with its 95% interval and standard error."""
+
+    queries: int
+    mean: float
+    low: float
+    high: float
+    error: float
+
+    @property
+    def is_worse(self) -> bool:
+        return self.low > 0
+
+    def __str__(self) -> str:
+        return f"{signed(self.mean, 3)} [{signed(self.low, 3)},\u00a0{signed(self.high, 3)}]"
+
+
 class SizeResult(Result):
-    """A model at one size, over its seeds; `verdict` is None for the reference itself."""
+    """A model at one size, over its seeds; the reference itself has neither gaps nor a verdict."""
 
     size: float
     train: Spread
     test: Spread
-    gap: Spread  # train minus test, seed by seed
+    on_train: Gap | None = None
+    on_test: Gap | None = None
     verdict: Verdict | None = None
 
 
@@ -54,29 +77,34 @@ class Generalisation(Result):
     """Train and test quality of several models against a reference, which is the first of them."""
 
     measure: str
-    tolerance: float
     models: tuple[ModelCurve, ...]
     setting: str = "size"  # what was varied; empty where nothing was
 
 
+Seeds = dict[int, TrainTest]
+
+
 def generalisation(
-    points: Iterable[TrainTest | tuple[str, float, float, float, int]],
+    points: Iterable[TrainTest | tuple[str, float, Mapping[str, float], Mapping[str, float], int]],
     measure: str = "mrr@10",
     reference: str | None = None,
-    tolerance: float = EQUAL,
     setting: str = "size",
 ) -> Generalisation:
-    """Means and spread over seeds, the gap between train and test, and a verdict for every model and size.
+    """Means and spread over seeds, the gaps to the reference on train and on test, and a verdict from them.
 
     Each model is compared with the `reference` (the teacher; by default the model of the first point) at the same size,
-    or at the reference's largest size where it has not that one. "Lower" means lower by more than `tolerance` times the
-    reference's quality and by more than twice the standard error of the difference, as far as seeds tell it. Then:
+    or at the reference's largest size where it has not that one. A gap is the mean over queries of the reference's
+    quality minus the model's, both averaged over seeds. Train and test queries are not equally hard, so a model's two
+    qualities cannot be held against each other; its two gaps can. A model is worse where the 95% bootstrap interval of
+    the gap lies above 0. Then:
 
-    - test quality not lower: "no gap", whatever the train quality is;
-    - test lower, train not lower: "generalisation": it can represent what the reference can, and does not carry it
-      over to new queries;
-    - test and train lower: "capacity" (or training: nothing here tells the two apart); but "both" where it falls
-      short by more on test than on train, by the same rule for what counts as more.
+    - not worse on test: "no gap", whatever it is on train;
+    - worse on both: "capacity" (or training: nothing here tells the two apart); but "both" where the gap on test is
+      larger than that on train by more than 1.96 standard errors of their difference;
+    - worse on test, not on train: "generalisation": it can represent what the reference can, and does not carry it
+      over to new queries. But "undecided" where the interval on train holds the whole gap on test.
+
+    With fewer than 20 queries of either kind everything is undecided.
     """
     runs = _by_model([TrainTest(*point) for point in points])
     if not runs:
@@ -84,71 +112,95 @@ def generalisation(
     chosen = reference if reference is not None else next(iter(runs))
     if chosen not in runs:
         raise LimbeckError(f"no point is of the reference {chosen!r}; {did_you_mean(chosen, list(runs))}")
-    yardstick = _sizes(runs[chosen])
-    curves = [ModelCurve(name=chosen, sizes=tuple(yardstick))]
+    yardstick = runs[chosen]
+    own = tuple(_size(size, yardstick[size]) for size in sorted(yardstick))
+    curves = [ModelCurve(name=chosen, sizes=own)]
     for name, sizes in runs.items():
         if name != chosen:
-            judged = [_judged(each, yardstick, tolerance) for each in _sizes(sizes)]
+            judged = [
+                _judged(size, sizes[size], yardstick.get(size, yardstick[max(yardstick)])) for size in sorted(sizes)
+            ]
             curves.append(ModelCurve(name=name, sizes=tuple(judged)))
-    return Generalisation(measure=measure, tolerance=tolerance, models=tuple(curves), setting=setting)
+    return Generalisation(measure=measure, models=tuple(curves), setting=setting)
 
 
-def _by_model(points: list[TrainTest]) -> dict[str, dict[float, dict[int, TrainTest]]]:
+def _by_model(points: list[TrainTest]) -> dict[str, dict[float, Seeds]]:
     """Model -> size -> seed -> point, models in the order in which they came."""
-    runs: dict[str, dict[float, dict[int, TrainTest]]] = defaultdict(lambda: defaultdict(dict))
+    runs: dict[str, dict[float, Seeds]] = defaultdict(lambda: defaultdict(dict))
     for point in points:
         where = f"{point.model}, size {point.size:g}, seed {point.seed}"
-        finite_quality(where, (point.train, point.test))
+        for side, values in (("training", point.train), ("test", point.test)):
+            if not values:
+                raise LimbeckError(f"{where}: there is no {side} query; measure some of both kinds")
+            finite_quality(where, values.values())
         if point.seed in runs[point.model][point.size]:
             raise LimbeckError(f"{where}: given twice; keep one of the two, or give the seeds their own numbers")
         runs[point.model][point.size][point.seed] = point
     return runs
 
 
-def _sizes(sizes: dict[float, dict[int, TrainTest]]) -> list[SizeResult]:
-    found = []
-    for size in sorted(sizes):
-        points = list(sizes[size].values())
-        train, test = (spread([getattr(point, side) for point in points]) for side in ("train", "test"))
-        gap = spread([point.train - point.test for point in points])
-        found.append(SizeResult(size=size, train=train, test=test, gap=gap))
-    return found
+def _size(size: float, seeds: Seeds) -> SizeResult:
+    train, test = (
+        spread([float(np.mean(list(values.values()))) for values in sides])
+        for sides in ([each.train for each in seeds.values()], [each.test for each in seeds.values()])
+    )
+    return SizeResult(size=size, train=train, test=test)
 
 
-def _judged(result: SizeResult, yardstick: list[SizeResult], tolerance: float) -> SizeResult:
-    reference = next((each for each in yardstick if each.size == result.size), yardstick[-1])
-    return result.model_copy(update={"verdict": _verdict(result, reference, tolerance)})
+def _judged(size: float, seeds: Seeds, reference: Seeds) -> SizeResult:
+    on_train = _gap([each.train for each in seeds.values()], [each.train for each in reference.values()])
+    on_test = _gap([each.test for each in seeds.values()], [each.test for each in reference.values()])
+    found = {"on_train": on_train, "on_test": on_test, "verdict": _verdict(on_train, on_test)}
+    return _size(size, seeds).model_copy(update=found)
 
 
-def _verdict(model: SizeResult, reference: SizeResult, tolerance: float) -> Verdict:
-    def more(difference: float, quality: Spread, *noisy: Spread) -> bool:
-        noise = sum(each.variance_of_mean for each in noisy) ** 0.5
-        return difference > max(tolerance * abs(quality.mean), 2 * noise)
+def _gap(model: Sequence[Mapping[str, float]], reference: Sequence[Mapping[str, float]]) -> Gap:
+    """The reference minus the model, query by query, each averaged over its seeds."""
+    queries = sorted(reference[0])
+    if any(set(values) != set(queries) for values in (*model, *reference)):
+        raise LimbeckError("the models were measured on different queries; measure all of them on the same")
+    means = [np.mean([[values[query] for query in queries] for values in side], axis=0) for side in (reference, model)]
+    differences = means[0] - means[1]  # [queries]
+    if len(queries) < 2:
+        raise LimbeckError("one query tells nothing; set evaluation.train_queries and data.test_queries to 2 or more")
+    low, high = bootstrap_interval(differences)
+    error = float(differences.std(ddof=1) / len(queries) ** 0.5)
+    return Gap(queries=len(queries), mean=float(differences.mean()), low=low, high=high, error=error)
 
-    on_train, on_test = (getattr(reference, side).mean - getattr(model, side).mean for side in ("train", "test"))
-    if not more(on_test, reference.test, model.test, reference.test):
+
+def _verdict(on_train: Gap, on_test: Gap) -> Verdict:
+    if min(on_train.queries, on_test.queries) < FEWEST:
+        return "undecided"
+    if not on_test.is_worse:
         return "no gap"
-    if not more(on_train, reference.train, model.train, reference.train):
-        return "generalisation"
-    if more(on_test - on_train, reference.test, model.gap, reference.gap):
-        return "both"
-    return "capacity"
+    if on_train.is_worse:
+        noise = (on_train.error**2 + on_test.error**2) ** 0.5
+        return "both" if on_test.mean - on_train.mean > DEVIATIONS * noise else "capacity"
+    return "undecided" if on_train.high >= on_test.mean else "generalisation"
 
 
-def generalisation_section(result: Generalisation) -> Section:
+def generalisation_section(result: Generalisation, colours: Colours | None = None) -> Section:
     """The answer for each model, train and test lines, and the numbers."""
     blocks: list[Block] = [Text(sentence) for sentence in _answers(result)]
     several = any(each.train.count > 1 for model in result.models for each in model.sizes)
     caption = "Error bars: one standard deviation over seeds." if several else "One seed each: no error bars."
-    blocks += [PlotFigure(_plot(result), caption, 400)] if result.setting else []
+    blocks += [PlotFigure(_plot(result, colours), caption, 400)] if result.setting else []
     blocks.append(_table(result))
     grows = f", as {result.setting} grows" if result.setting else ""
     return Section(
         "Capacity or generalisation?",
         blocks,
-        f"Quality on the queries of training against quality on new ones{grows}. Two qualities "
-        f"that differ by no more than {result.tolerance:.0%} of the reference's, or by no more than seeds do, count as "
-        f"equal.{_stand_in(result.setting)}",
+        f"Quality on the queries of training against quality on new ones{grows}. {_rule(result.models[0].name)}"
+        f"{_stand_in(result.setting)}",
+    )
+
+
+def _rule(reference: str) -> str:
+    return (
+        f"A model is worse than {reference} where the 95% interval of their difference, paired by query, lies above 0: "
+        "worse on train is a lack of capacity or training, worse on test alone a lack of generalisation, and it is "
+        "both where the gap on test exceeds that on train by more than 1.96 standard errors; where the interval on "
+        f"train holds the whole gap on test, or there are fewer than {FEWEST} queries, it stays undecided."
     )
 
 
@@ -165,22 +217,52 @@ def _answers(result: Generalisation) -> list[str]:
     reference, *others = result.models
     if not others:
         widest = reference.sizes[-1]
-        return [f"{reference.name} loses {widest.gap.mean:.3f} from train to test{_place(result, widest)}."]
+        return [
+            f"{reference.name} reaches {widest.train.mean:.3f} on train and {widest.test.mean:.3f} on test"
+            f"{_place(result, widest)}; without another model there is no gap to explain."
+        ]
     return [_answer(reference.name, model, result) for model in others]
 
 
 def _answer(reference: str, model: ModelCurve, result: Generalisation) -> str:
-    largest, measure = model.sizes[-1], measure_title(result.measure)
-    numbers = f"train {largest.train.mean:.3f}, test {largest.test.mean:.3f} {measure}{_place(result, largest)}"
-    words = {
-        "no gap": f"is as good as {reference} on new queries: there is no gap to explain",
-        "generalisation": f"is as good as {reference} on the queries of training and worse on new ones: it lacks "
-        "generalisation, not capacity",
+    largest = model.sizes[-1]
+    return f"{model.name} {_words(reference, largest)} ({_numbers(result, largest)}{_smaller(model)})."
+
+
+def _words(reference: str, found: SizeResult) -> str:
+    better = found.on_test is not None and found.on_test.high < 0
+    return {
+        "no gap": f"is better than {reference} on new queries: there is no gap to explain"
+        if better
+        else f"cannot be told from {reference} on new queries: there is no gap to explain",
+        "generalisation": f"cannot be told from {reference} on the queries of training and is worse on new ones: it "
+        "lacks generalisation, not capacity",
         "capacity": f"is worse than {reference} even on the queries of training: it lacks capacity, or training",
         "both": f"is worse than {reference} on the queries of training, and loses more than it on new ones: it lacks "
         "capacity (or training) and generalisation",
-    }[largest.verdict or "no gap"]
-    return f"{model.name} {words} ({numbers}{_smaller(model)})."
+        "undecided": _undecided(reference, found),
+    }[found.verdict or "no gap"]
+
+
+def _undecided(reference: str, found: SizeResult) -> str:
+    assert found.on_train is not None and found.on_test is not None
+    if found.on_test.queries < FEWEST:
+        return f"is held against {reference} on {found.on_test.queries} new queries: too few to decide"
+    remedy = "undecided, evaluation.train_queries has to be larger"
+    if found.on_train.queries < FEWEST:
+        return f"is held against {reference} on {found.on_train.queries} queries of training: {remedy}"
+    return (
+        f"is worse than {reference} on new queries; on the {found.on_train.queries:,} of training there may be no gap "
+        f"or one as large: {remedy}"
+    )
+
+
+def _numbers(result: Generalisation, found: SizeResult) -> str:
+    """Both gaps with their intervals, in the measure."""
+    parts = [
+        f"{gap} on {side}" for side, gap in (("train", found.on_train), ("test", found.on_test)) if gap is not None
+    ]
+    return f"gap in {measure_title(result.measure)} {', '.join(parts)}{_place(result, found)}"
 
 
 def _place(result: Generalisation, size: SizeResult) -> str:
@@ -196,31 +278,52 @@ def _smaller(model: ModelCurve) -> str:
     return "".join(f"; {verdict} at {listed(found)}" for verdict, found in sizes.items())
 
 
-def _plot(result: Generalisation) -> Lines:
-    """One colour a model; train dashed, test drawn through."""
-    series = []
+def _plot(result: Generalisation, colours: Colours | None) -> Lines:
+    """One colour a model; train dashed, test drawn through. A reference of one size is a level for all sizes."""
+    colours = colours or Colours(model.name for model in result.models)
+    sizes = {each.size for model in result.models for each in model.sizes}
+    series, levels = list[Series](), list[Level]()
     for index, model in enumerate(result.models):
         for side, dash in (("train", 1), ("test", 0)):
             spreads: list[tuple[float, Spread]] = [(each.size, getattr(each, side)) for each in model.sizes]
+            name, style = f"{model.name}, {side}", series_style(colours[model.name], dash)
+            if index == 0 and len(spreads) == 1 < len(sizes):
+                levels.append(Level(name, spreads[0][1].mean, style))
+                continue
             bars = [each.error_bar for _, each in spreads] if any(each.std is not None for _, each in spreads) else []
-            points = [(size, each.mean) for size, each in spreads]
-            style = f"series-{index % SERIES_COLOURS} dash-{dash}"
-            series.append(Series(f"{model.name}, {side}", points, bars, style))
-    sizes = {each.size for model in result.models for each in model.sizes}
-    return Lines(series, result.setting, measure_title(result.measure), log_x=min(sizes) > 0, label_points=True)
+            series.append(Series(name, [(size, each.mean) for size, each in spreads], bars, style))
+    title, log_x = measure_title(result.measure), min(sizes) > 0
+    return Lines(series, result.setting, title, log_x=log_x, label_points=True, levels=levels)
 
 
 def _table(result: Generalisation) -> Table:
     sized = [Column(result.setting.capitalize(), ",g")] if result.setting else []
     columns = [Column("Model"), *sized, Column("Seeds", ".0f")]
-    columns += [Column("Train", ".3f"), Column("std", ".3f"), Column("Test", ".3f", "high"), Column("std", ".3f")]
-    columns += [Column("Gap", "+.3f", help="Train minus test"), Column("std", ".3f"), Column("What is lacking")]
+    columns += [Column("Train", ".3f"), Column("±", ".3f", help="Standard deviation over seeds")]
+    columns += [Column("Test", ".3f", "high"), Column("±", ".3f", help="Standard deviation over seeds")]
+    for side in ("train", "test"):
+        columns.append(
+            Column(f"Gap on {side}", help="The reference's quality minus the model's, with its 95% interval")
+        )
+    columns.append(Column("What is lacking"))
     rows = []
     for model in result.models:
         for each in model.sizes:
-            numbers = [number for part in (each.train, each.test, each.gap) for number in (part.mean, part.std)]
+            qualities = [number for part in (each.train, each.test) for number in (part.mean, part.std)]
+            gaps = [str(gap) if gap is not None else None for gap in (each.on_train, each.on_test)]
             verdict = {"no gap": "nothing", None: "reference"}.get(each.verdict, each.verdict)
             size = [each.size] if result.setting else []
-            cells = [model.name, *size, each.train.count, *numbers, verdict]
+            cells: list[Cell] = [model.name, *size, each.train.count, *qualities, *gaps, verdict]
             rows.append(Row(cells, competes=each.verdict is not None))
-    return Table(columns, rows)
+    return Table(columns, rows, _coverage(result))
+
+
+def _coverage(result: Generalisation) -> str:
+    found = next((each for model in result.models for each in model.sizes if each.on_train and each.on_test), None)
+    if found is None or found.on_train is None or found.on_test is None:
+        return ""
+    return (
+        f"{found.on_train.queries:,} queries of training, {found.on_test.queries:,} test queries. Gaps are "
+        f"{result.models[0].name} minus the model, means over seeds, with "
+        "95% intervals over queries."
+    )

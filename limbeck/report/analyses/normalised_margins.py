@@ -11,7 +11,8 @@ from limbeck.errors import LimbeckError
 from limbeck.report.analyses.base import JudgedList, Result, judged_lists, some_models
 from limbeck.report.analyses.distribution import Distribution, distribution
 from limbeck.report.blocks import Column, PlotFigure, Row, Section, Table, Text
-from limbeck.report.plots import BinnedHistogram
+from limbeck.report.colours import Colours
+from limbeck.report.plots import BinnedHistogram, series_class
 from limbeck.report.words import signed
 
 
@@ -66,10 +67,11 @@ def _margins(judged: JudgedList) -> np.ndarray:
     return np.subtract.outer(judged.scores[judged.relevant], judged.scores[~judged.relevant]).ravel()
 
 
-def normalised_margins_section(result: NormalisedMargins) -> Section:
+def normalised_margins_section(result: NormalisedMargins, colours: Colours | None = None) -> Section:
     """All models in one histogram, and the numbers behind it."""
     shares = {model.name: model.margins.shares for model in result.models}
-    plot = BinnedHistogram(shares, -1.0, 1.0, "normalised margin")
+    colours = colours or Colours(shares)
+    plot = BinnedHistogram(shares, -1.0, 1.0, "normalised margin", [series_class(colours[name]) for name in shares])
     columns = [
         Column("Model"),
         Column("Mean", "+.3f", "high"),

@@ -25,6 +25,7 @@ ENERGIES = (0.9, 0.95, 0.99, 0.999)
 TOLERANCES = (1e-1, 1e-2, 1e-3)
 NEARLY_ALL = 0.95  # of the top k: the agreement that the answer asks for
 MOST_PLOTTED = 400
+OPTIONS = "evaluation.rank_queries and evaluation.rank_documents"
 
 
 class Truncation(Result):
@@ -192,7 +193,9 @@ def _answer(result: NumericalRank) -> str:
     if needed >= result.largest:
         return (
             f"Nothing short of all {_dimensions(result.largest)} that a matrix of this shape can have keeps "
-            f"{NEARLY_ALL:.0%} of the teacher's top {result.k}: it is too small to tell how many are enough. {held}"
+            f"{NEARLY_ALL:.0%} of the teacher's top {result.k}: "
+            f"it is too small to tell how many are enough; set {OPTIONS} higher. "
+            f"{held}"
         )
     return f"{_dimensions(needed)} are enough to keep {NEARLY_ALL:.0%} of the teacher's top {result.k}. {held}"
 
@@ -217,7 +220,9 @@ def _is_cut_off(result: NumericalRank) -> bool:
 def _warning(result: NumericalRank) -> str:
     return (
         f"No matrix of this shape has more than {result.largest:,} dimensions, and the scores use most of them: read "
-        "the numbers as lower bounds, and score more queries against more documents to see where they settle."
+        f"the numbers as lower bounds. Where they settle, a larger matrix shows ({OPTIONS}; of a finished run by "
+        f"`limbeck report RUN --add rank --set evaluation.rank_queries={2 * result.queries} "
+        f"--set evaluation.rank_documents={4 * result.documents}`)."
     )
 
 

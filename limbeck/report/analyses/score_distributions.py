@@ -7,14 +7,14 @@ start, midway and at the end show how its distributions part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from limbeck.data.dataset import Candidates, Qrels
 from limbeck.report.analyses.base import Result, judged_lists, some_models
 from limbeck.report.analyses.distribution import Distribution, distribution, overlap
-from limbeck.report.blocks import Column, PlotGrid, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Column, Plot, PlotGrid, Row, Section, Table, Text
 from limbeck.report.plots import BinnedHistogram
 
 SHIFT = "A shift away from zero does not harm a ranking, but it does harm an objective that matches a teacher's scores."
@@ -51,9 +51,10 @@ class ModelScores(Result):
 
 
 class ScoreDistributions(Result):
-    """The score distributions of several models, or of one at several times."""
+    """The score distributions of several models, or of one at several times; `train` are those on training queries."""
 
     models: tuple[ModelScores, ...]
+    train: tuple[ModelScores, ...] = ()
 
 
 def score_distributions(runs: Mapping[str, Candidates], qrels: Qrels, at_least: int = 1) -> ScoreDistributions:
@@ -85,20 +86,34 @@ def _sides(scores: np.ndarray, relevant: np.ndarray) -> Sides:
 
 
 def score_distributions_section(result: ScoreDistributions) -> Section:
-    """A histogram a model, raw and centred, and the numbers behind them."""
-    raw = [(model.name, _histogram(model.raw, "score")) for model in result.models]
-    centred = [(model.name, _histogram(model.centred, "score − query's mean")) for model in result.models]
+    """A histogram a model, raw and centred, and the numbers behind them; on training queries, too, where known."""
     caption = "Every model has an axis of its own: compare shapes and overlaps, not positions."
+    centred = "Centred: the mean of each query's list is taken off."
+    blocks: list[Block] = [
+        Text(_finding(result.models)),
+        PlotGrid(_centred(result.models), f"{centred} {caption}", HEIGHT),
+        PlotGrid(
+            [(model.name, _histogram(model.raw, "score")) for model in result.models],
+            f"As the models give them. {SHIFT}",
+            HEIGHT,
+        ),
+        _table(result.models),
+    ]
+    if result.train:
+        blocks += [
+            Text(f"On the queries of training. {_finding(result.train)}"),
+            PlotGrid(_centred(result.train), f"Queries of training. {centred}", HEIGHT),
+            _table(result.train, "Queries of training: "),
+        ]
     return Section(
         "Score distributions",
-        [
-            Text(_finding(result)),
-            PlotGrid(centred, f"Centred: the mean of each query's list is taken off. {caption}", HEIGHT),
-            PlotGrid(raw, f"As the models give them. {SHIFT}", HEIGHT),
-            _table(result),
-        ],
+        blocks,
         "The scores of judged positives against all other candidates of the same queries.",
     )
+
+
+def _centred(models: Sequence[ModelScores]) -> list[tuple[str, Plot]]:
+    return [(model.name, _histogram(model.centred, "score − query's mean")) for model in models]
 
 
 def _histogram(sides: Sides, title: str) -> BinnedHistogram:
@@ -106,35 +121,35 @@ def _histogram(sides: Sides, title: str) -> BinnedHistogram:
     return BinnedHistogram(shares, sides.positives.low, sides.positives.high, title)
 
 
-def _finding(result: ScoreDistributions) -> str:
-    ordered = sorted(result.models, key=lambda model: model.centred.overlap)
+def _finding(models: Sequence[ModelScores]) -> str:
+    ordered = sorted(models, key=lambda model: model.centred.overlap)
     if len(ordered) == 1:
         return f"The centred scores of positives and negatives overlap by {ordered[0].centred.overlap:.0%}."
     shown = [f"{model.name} {model.centred.overlap:.0%}" for model in ordered]
     return f"How much of the centred scores of positives and negatives overlap: {'; '.join(shown)}. Less is better."
 
 
-def _table(result: ScoreDistributions) -> Table:
+def _table(models: Sequence[ModelScores], where: str = "") -> Table:
     columns = [Column("Model"), Column("Scores")]
     for side in ("Positives", "Negatives"):
         columns += [Column(f"{side}: mean", ",.2f"), Column("std", ",.2f")]
     columns.append(Column("Overlap", ".0f", "low", "Area that the two histograms share", "%"))
     columns.append(Column("Separation", ".2f", "high", "Distance of the means in standard deviations of the negatives"))
     rows = []
-    for model in result.models:
+    for model in models:
         for kind, sides in (("raw", model.raw), ("centred", model.centred)):
             numbers = [n for d in (sides.positives, sides.negatives) for n in (d.mean, d.std)]
             cells = [model.name, kind, *numbers, 100 * sides.overlap, sides.separation]
             rows.append(Row(cells, competes=kind == "centred"))
     return Table(
-        columns, rows, f"{_coverage(result)} Separation: distance of the means in deviations of the negatives."
+        columns, rows, f"{where}{_coverage(models)} Separation: distance of the means in deviations of the negatives."
     )
 
 
-def _coverage(result: ScoreDistributions) -> str:
+def _coverage(models: Sequence[ModelScores]) -> str:
     """On how many queries the numbers stand, model by model where that differs."""
-    if len({(model.queries, model.left_out) for model in result.models}) > 1:
-        shown = [f"{model.name} {model.queries:,} of {model.queries + model.left_out:,}" for model in result.models]
+    if len({(model.queries, model.left_out) for model in models}) > 1:
+        shown = [f"{model.name} {model.queries:,} of {model.queries + model.left_out:,}" for model in models]
         return f"Queries with a positive and a negative in their list: {'; '.join(shown)}."
-    queries, left_out = result.models[0].queries, result.models[0].left_out
+    queries, left_out = models[0].queries, models[0].left_out
     return f"{queries:,} queries{f' ({left_out:,} without a positive or a negative left out)' if left_out else ''}."

@@ -11,7 +11,8 @@ from limbeck.errors import LimbeckError
 from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.spread import Spread, spread
 from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
-from limbeck.report.plots import Lines, Series
+from limbeck.report.colours import Colours
+from limbeck.report.plots import Lines, Series, series_class
 from limbeck.report.words import measure_title
 
 ENOUGH = 0.01  # of the best quality: what less than that adds is not worth a larger setting
@@ -85,12 +86,12 @@ def _line(name: str, values: dict[float, dict[int, float]], tolerance: float) ->
     return SensitivityLine(name=name, results=tuple(results), best=best.value, enough=enough)
 
 
-def sensitivity_section(result: Sensitivity) -> Section:
+def sensitivity_section(result: Sensitivity, colours: Colours | None = None) -> Section:
     """A sentence for each line, the picture with error bars, and the table."""
     blocks: list[Block] = [Text(" ".join(_finding(result, line) for line in result.lines))]
     seeds = min(each.quality.count for line in result.lines for each in line.results)
     bars = "Error bars: one standard deviation over seeds." if seeds > 1 else "One seed somewhere: no error bar there."
-    blocks += [PlotFigure(_plot(result), bars, 360), _table(result)]
+    blocks += [PlotFigure(_plot(result, colours), bars, 360), _table(result)]
     return Section(
         f"Sensitivity: {result.setting}",
         blocks,
@@ -106,12 +107,14 @@ def _finding(result: Sensitivity, line: SensitivityLine) -> str:
     return sentence + "."
 
 
-def _plot(result: Sensitivity) -> Lines:
+def _plot(result: Sensitivity, colours: Colours | None) -> Lines:
+    colours = colours or Colours(line.name for line in result.lines)
     series = []
     for line in result.lines:
         several = any(each.quality.std is not None for each in line.results)
         bars = [each.quality.error_bar for each in line.results] if several else []
-        series.append(Series(line.name, [(each.value, each.quality.mean) for each in line.results], bars))
+        means = [(each.value, each.quality.mean) for each in line.results]
+        series.append(Series(line.name, means, bars, series_class(colours[line.name])))
     values = [each.value for line in result.lines for each in line.results]
     wide = min(values) > 0 and max(values) / min(values) >= WIDE
     return Lines(series, result.setting, measure_title(result.measure), log_x=wide, label_points=True)

@@ -126,16 +126,24 @@ def _finding(result: WinsAndLosses) -> str:
 
 
 def _bars(result: WinsAndLosses) -> PlotFigure:
-    """At most MOST_BARS bars: the means of neighbours in the sorted order."""
+    """About MOST_BARS bars: the means of neighbours in the sorted order, as wide as they are many.
+
+    Wins, ties and losses never share a bar, so that the widths of rise and fall are the record.
+    """
     values = np.array(result.differences)
-    parts = np.array_split(values, min(len(values), MOST_BARS))
+    sizes = [len(part) for part in np.array_split(values, min(len(values), MOST_BARS))]
+    signs = np.flatnonzero(np.diff(np.sign(values))) + 1
+    parts = np.split(values, np.union1d(np.cumsum(sizes)[:-1], signs).astype(int))
     means = [float(part.mean()) for part in parts]
-    hints = [f"{signed(mean, 3)}" for mean in means]
-    each = len(values) / len(parts)
+    hints = [
+        signed(mean, 3) + (f"\n{len(part)} queries" if len(part) > 1 else "")
+        for mean, part in zip(means, parts, strict=True)
+    ]
     caption = "All queries, sorted by their difference."
     if len(parts) < len(values):
-        caption += " Neighbours share a bar, which is their mean."
-    plot = Bars(means, hints, "queries", f"difference in {measure_title(result.measure)}", each)
+        caption += " Neighbours share a bar, which is their mean and as wide as they are many."
+    widths = [float(len(part)) for part in parts]
+    plot = Bars(means, hints, "queries", f"difference in {measure_title(result.measure)}", widths)
     return PlotFigure(plot, caption, height=280)
 
 

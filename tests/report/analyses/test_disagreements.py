@@ -7,6 +7,7 @@ from limbeck.data.dataset import Run
 from limbeck.errors import LimbeckError
 from limbeck.report.analyses import disagreements, disagreements_section
 from limbeck.report.analyses.terms import marked, shared_part, shared_stems
+from limbeck.report.blocks import Passage
 from limbeck.search.words import Words
 from tests.report.analyses.helpers import comes_back, ranking_data, shown
 
@@ -101,6 +102,29 @@ def test_the_section_marks_shared_words_and_shows_markup_as_text() -> None:
     assert "teacher #3 of 3 (−0." in text
     assert "relevant (2)" in text
     assert "not judged" in text
+
+
+def test_shared_words_are_those_that_the_student_reads() -> None:
+    """Of chemo the student reads "The side effect", of the query's words there is one; body comes later."""
+    found = disagreements(TEACHER, STUDENT, QRELS, DATA, tokens_read=4)
+    top = found.overrated[0]
+    assert (top.document_id, top.text, found.words_read) == ("chemo", "The side effect", 3)
+    assert top.shared == pytest.approx(1 / 3)
+    # q1: yeast 1/3, chemo 1/3, moon 0; q2: "Copies files, one" 2/2, other 0
+    assert found.usual == pytest.approx((1 / 3 + 1 / 3 + 0 + 1 + 0) / 5)
+    assert comes_back(found)
+    text = shown(disagreements_section(found))
+    assert "counted in its first 3 words, which are about what the student reads" in text
+    assert "33% of the query's words" in text and "bodies" not in text
+
+
+def test_a_grade_below_the_level_is_not_relevant() -> None:
+    found = disagreements(TEACHER, STUDENT, {"q1": {"yeast": 2, "chemo": 1}, "q2": {"copy": 1}}, DATA, at_least=2)
+    text = shown(disagreements_section(found))
+    assert "0 of 2 are judged relevant" in text
+    assert "judged not relevant (1)" in text and "relevant (2)" in text
+    passages = [block.good for block in disagreements_section(found).blocks if isinstance(block, Passage)]
+    assert passages.count(True) == 1  # yeast alone
 
 
 def test_only_documents_that_both_scored_count() -> None:

@@ -103,6 +103,7 @@ def test_the_section_answers_in_words_and_warns_of_a_matrix_that_is_too_small() 
     assert "60 queries by 80 documents" in text
     assert "lower bounds" not in text
     assert "lower bounds" in shown(numerical_rank_section(small))
+    assert "--add rank --set evaluation.rank_queries=" in shown(numerical_rank_section(small))
 
 
 def test_a_run_of_all_pairs_becomes_a_matrix_with_documents_in_order() -> None:

