@@ -56,7 +56,7 @@ def _by_row(run: RunFiles) -> tuple[dict[str, list[str]], int]:
     left_out = 0
     for model in logged:
         row = next((row for row in run.metrics.rows if _is_of(model, row)), None)
-        if row is None and any(row.chosen and model.startswith(f"{row.name}, ") for row in run.metrics.rows):
+        if row is None and model != TEACHER and any(row.chosen for row in run.metrics.rows):
             left_out += 1
             continue
         groups.setdefault(row.name if row is not None else model, []).append(model)
@@ -64,7 +64,7 @@ def _by_row(run: RunFiles) -> tuple[dict[str, list[str]], int]:
 
 
 def _is_of(model: str, row: ModelRow) -> bool:
-    whole = f"{row.name}, {row.chosen}" if row.chosen else row.name
+    whole = row.logged or (f"{row.name}, {row.chosen}" if row.chosen else row.name)
     return re.sub(r", seed \d+$", "", model) == whole
 
 

@@ -49,6 +49,7 @@ class ModelRow(BaseModel):
     runs: int = 1
     failed: list[str] | None = None
     chosen: str | None = None
+    logged: str | None = None  # its name in the log, but for the seed; that of its setting where there is none
     kept: float | None = None
     ms_per_query: float | None = None
     pairs_per_second: float | None = None

@@ -258,6 +258,15 @@ def test_curves_of_a_sweep_are_means_over_seeds_of_the_chosen_settings(tmp_path:
     assert 'class="band series-1' in section
 
 
+def test_curves_are_found_by_the_name_under_which_a_row_was_logged(tmp_path: Path) -> None:
+    write_run(tmp_path, log=[{"model": f"a, lr={lr}, seed 0", "step": 1, "loss": lr} for lr in (1, 2)])
+    rows = [{**row("short", "student", 0.5), "chosen": "tau=1", "logged": "a, lr=2"}]
+    (tmp_path / "metrics.json").write_text(json.dumps({**METRICS, "rows": rows}))
+    page = run_report(tmp_path).read_text(encoding="utf-8")
+    assert re.findall(r"<h4>([^<]*)</h4><svg", page) == ["short"]
+    assert "1 setting that was tried and not chosen on dev is left out." in page
+
+
 def test_a_dev_measure_that_was_taken_once_is_a_table(tmp_path: Path) -> None:
     section = swept_report(tmp_path, evaluations=1)
     assert "nDCG@10 on dev" in section and "softmax_ce" in section
