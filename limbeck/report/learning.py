@@ -56,7 +56,7 @@ def _by_row(run: RunFiles) -> tuple[dict[str, list[str]], int]:
     left_out = 0
     for model in logged:
         row = next((row for row in run.metrics.rows if _is_of(model, row)), None)
-        if row is None and any(row.chosen and model.startswith(f"{row.name}, ") for row in run.metrics.rows):
+        if row is None and model != TEACHER and any(row.chosen for row in run.metrics.rows):
             left_out += 1
             continue
         groups.setdefault(row.name if row is not None else model, []).append(model)

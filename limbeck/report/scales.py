@@ -44,12 +44,18 @@ def scale_for(values: Sequence[float], start: float, end: float, log: bool = Fal
 
 
 def _linear_ticks(low: float, high: float, wanted: int) -> list[float]:
+    """Multiples of the round step next to the wanted one; of a finer step where fewer than three would be left."""
     rough = (high - low) / max(wanted, 1)
     power = 10 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - 1e-9))
-    first = math.ceil(low / step - 1e-9)
-    count = math.floor(high / step + 1e-9) - first + 1
-    return [round((first + i) * step, 12) for i in range(count)]
+    steps = [power * factor for factor in (10, 5, 2.5, 2, 1)]
+    largest = min(step for step in steps if step >= rough * (1 - 1e-9))
+    ticks: list[float] = []
+    for step in (step for step in steps if step <= largest):
+        first = math.ceil(low / step - 1e-9)
+        ticks = [round((first + i) * step, 12) for i in range(math.floor(high / step + 1e-9) - first + 1)]
+        if len(ticks) >= 3:
+            break
+    return ticks
 
 
 def _log_ticks(low: float, high: float, wanted: int) -> list[float]:

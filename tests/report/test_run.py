@@ -278,6 +278,15 @@ def test_students_that_the_log_calls_otherwise_are_found(tmp_path: Path) -> None
     assert "<h4>m3se</h4>" in page and "<title>loss\nstep 1\nloss 1.5</title>" in page and "left out" not in page
 
 
+def test_curves_are_found_by_the_name_under_which_a_row_was_logged(tmp_path: Path) -> None:
+    write_run(tmp_path, log=[{"model": f"a, lr={lr}, seed 0", "step": 1, "loss": lr} for lr in (1, 2)])
+    rows = [{**row("short", "student", 0.5), "chosen": "tau=1", "logged": "a, lr=2"}]
+    (tmp_path / "metrics.json").write_text(json.dumps({**METRICS, "rows": rows}))
+    page = run_report(tmp_path).read_text(encoding="utf-8")
+    assert re.findall(r"<h4>([^<]*)</h4><svg", page) == ["short"]
+    assert "1 setting that was tried and not chosen on dev is left out." in page
+
+
 def test_a_dev_measure_that_was_taken_once_is_a_table(tmp_path: Path) -> None:
     section = swept_report(tmp_path, evaluations=1)
     assert "nDCG@10 on dev" in section and "softmax_ce" in section

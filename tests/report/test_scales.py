@@ -31,7 +31,7 @@ def test_linear_ticks_are_round_numbers_inside_the_axis(
 def test_log_ticks_are_powers_of_ten_and_fill_in_when_these_are_few() -> None:
     assert Scale(0.3, 2000, 0, 1, log=True).ticks(5) == [1, 10, 100, 1000]
     assert Scale(1.8, 9, 0, 1, log=True).ticks(5) == [2, 3, 5, 7]
-    assert Scale(11.2, 12.9, 0, 1, log=True).ticks(3) == [12]
+    assert Scale(11.2, 12.9, 0, 1, log=True).ticks(3) == [11.5, 12, 12.5]
 
 
 def test_one_value_alone_still_has_an_axis_around_it() -> None:
@@ -68,3 +68,8 @@ def test_a_long_label_is_cut_to_the_width_it_may_have() -> None:
     cut = shortened("a name that goes on and on and on", 100, 13)
     assert cut.endswith("…")
     assert text_width(cut, 13) <= 100
+
+
+def test_an_axis_of_a_low_plot_has_three_ticks_or_more() -> None:
+    """From -0.42 to 0.51 the step next to a third of that is 0.5, which leaves 0 and 0.5."""
+    assert Scale(-0.42, 0.51, 0, 100).ticks(3) == [-0.25, 0.0, 0.25, 0.5]
