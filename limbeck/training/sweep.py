@@ -91,11 +91,7 @@ def sweep(
     reference = _reference([cell.name for cell in grid], against)
     if seeds < 1:
         raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
-    folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
-    if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
-        raise LimbeckError(f"{folder}: holds a run of `limbeck distill`; choose another --out")
-    if folder.exists():
-        claim_folder(folder, base)
+    folder = _place_for(out, base)
     plan = {"over": [asdict(axis) for axis in axes], "tune": [asdict(axis) for axis in tuned], "seeds": seeds}
     plan = json.loads(json.dumps(plan | {"against": reference}))
     if _is_finished(folder, plan):
@@ -126,9 +122,7 @@ def sweep(
         analyse_axis(folder, axes, work.points, finished)
         rows = [one.row for one in finished]
         rows += [Row(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
-        if questions and isinstance(work.home, Session) and work.home.teacher is not None:
-            found_answers = answer(work.home, work.home.teacher, work.best_name, work.best, questions)
-            write_json(folder / "examples.json", found_answers)
+        work.answer(questions)
         seconds = time.monotonic() - began
         told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}
         write_results(work.home, folder, rows, seconds, title=base.name, note=note, sweep=told)
@@ -139,6 +133,16 @@ def sweep(
         if not keep:
             work.drop_students()
         return Result(folder, rows, seconds)
+
+
+def _place_for(out: str | Path | None, base: Recipe) -> Path:
+    """The sweep's directory, which may be there if it is of the same recipe."""
+    folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
+    if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
+        raise LimbeckError(f"{folder}: holds a run of `limbeck distill`; choose another --out")
+    if folder.exists():
+        claim_folder(folder, base)
+    return folder
 
 
 def _command(
@@ -391,6 +395,13 @@ class _Sweep:
             place = self._place(cell, tried, seed).relative_to(self.folder)
             found.setdefault(cell.name, []).append(str(place))
         return found
+
+    def answer(self, questions: Sequence[str]) -> None:
+        """What teacher and best student answer, for the report."""
+        home = self.home
+        if questions and isinstance(home, Session) and home.teacher is not None:
+            found = answer(home, home.teacher, self.best_name, self.best, questions)
+            write_json(self.folder / "examples.json", found)
 
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to where a run has its student."""

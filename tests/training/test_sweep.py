@@ -227,15 +227,20 @@ def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monke
     assert not list((tmp_path / "s" / "students").rglob("error.txt"))
 
 
-def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
+def _failing(monkeypatch, objective, error):
+    """Let the students of an objective fail."""
     plain = sweep_module.train_student
 
     def fails(session, recipe, name, place):
-        if name == "mse":
-            raise LimbeckError("wrong; mend it")
+        if name == objective:
+            raise error
         return plain(session, recipe, name, place)
 
     monkeypatch.setattr(sweep_module, "train_student", fails)
+
+
+def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
+    _failing(monkeypatch, "mse", LimbeckError("wrong; mend it"))
     result = sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
     assert result.rows[-1].failed == ["seed 0: wrong; mend it"]
     assert not list((tmp_path / "s" / "students").rglob("error.txt"))
@@ -243,13 +248,7 @@ def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
 
 def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(recipe, tmp_path, monkeypatch):
     plain = sweep_module.train_student
-
-    def fails(session, recipe, name, place):
-        if name == "one_hot":
-            raise RuntimeError("out of luck")
-        return plain(session, recipe, name, place)
-
-    monkeypatch.setattr(sweep_module, "train_student", fails)
+    _failing(monkeypatch, "one_hot", RuntimeError("out of luck"))
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
     assert [row.significance for row in result.rows] == [None] * 5
     assert "one_hot failed, and nothing is tested against it." in result.report.read_text()
