@@ -437,6 +437,16 @@ def test_a_label_that_is_no_class_is_named_before_training(recipe, pairs, tmp_pa
     _refused_before_training(recipe, tmp_path / "run", line)
 
 
+def test_test_labels_that_leave_a_measure_undefined_are_named_before_training(recipe, pairs, tmp_path):
+    for number in range(1, 21):
+        _relabelled(pairs / "test.jsonl", number, 1)
+    line = "all 20 labels are 1, so auc is undefined"
+    _refused_before_training(recipe, tmp_path / "run", line)
+    with pytest.raises(LimbeckError, match=line):  # once, and not as the failure of each run
+        sweep(recipe, ["stages.0.lr=1e-2,1e-3"], out=tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_graded_training_labels_may_meet_a_dev_set_of_ends_alone(recipe, pairs, tmp_path):
     _relabelled(pairs / "train.jsonl", 4, 0.5)
     assert distill(recipe, tmp_path / "run").rows
