@@ -102,6 +102,10 @@ class SegmentPooling(Module):
         features["scores"] = (scores if self.offset is None else scores + self.offset).unsqueeze(-1)  # [B, 1]
         return features
 
+    def get_config_dict(self) -> dict[str, Any]:
+        """Without an offset where there is none: scores that were stored before there were offsets are still these."""
+        return {key: value for key, value in super().get_config_dict().items() if value is not None}
+
     def save(self, output_path: str, *args: object, safe_serialization: bool = True, **kwargs: object) -> None:
         self.save_config(output_path)
         self.save_torch_weights(output_path, safe_serialization=safe_serialization)

@@ -231,11 +231,11 @@ def test_an_offset_is_learnt_and_loads_again(tiny_bert, tmp_path):
     assert np.allclose(load(tmp_path / "model").score(PAIRS), plain.score(PAIRS) - 7.5, atol=1e-5)
 
 
-def test_a_folder_from_before_there_were_offsets_loads(tiny_bert, tmp_path):
+def test_a_folder_without_an_offset_is_as_it_was_before_there_were_offsets(tiny_bert, tmp_path):
     ours = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, pooling="segments", document_length=24))
+    assert ours.configuration()["modules"][1] == "SegmentPooling({'scale_start': 20.0})"  # what score stores are kept by
     ours.save_pretrained(tmp_path / "model")
     (config,) = tmp_path.glob("model/1_*/config.json")
-    facts = json.loads(config.read_text())
-    del facts["offset_start"]
-    config.write_text(json.dumps(facts))
-    assert same(load(tmp_path / "model").score(PAIRS), ours.score(PAIRS))
+    assert json.loads(config.read_text()) == {"scale_start": 20.0}
+    again = load(tmp_path / "model")
+    assert same(again.score(PAIRS), ours.score(PAIRS)) and again.identity() == ours.identity()
