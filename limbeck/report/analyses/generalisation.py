@@ -230,18 +230,20 @@ def _answer(reference: str, model: ModelCurve, result: Generalisation) -> str:
 
 
 def _words(reference: str, found: SizeResult) -> str:
-    better = found.on_test is not None and found.on_test.high < 0
     return {
-        "no gap": f"is better than {reference} on new queries: there is no gap to explain"
-        if better
-        else f"cannot be told from {reference} on new queries: there is no gap to explain",
-        "generalisation": f"cannot be told from {reference} on the queries of training and is worse on new ones: it "
-        "lacks generalisation, not capacity",
+        "no gap": f"{_no_worse(reference, found.on_test)} on new queries: there is no gap to explain",
+        "generalisation": f"{_no_worse(reference, found.on_train)} on the queries of training and is worse on new "
+        "ones: it lacks generalisation, not capacity",
         "capacity": f"is worse than {reference} even on the queries of training: it lacks capacity, or training",
         "both": f"is worse than {reference} on the queries of training, and loses more than it on new ones: it lacks "
         "capacity (or training) and generalisation",
         "undecided": _undecided(reference, found),
     }[found.verdict or "no gap"]
+
+
+def _no_worse(reference: str, gap: Gap | None) -> str:
+    better = gap is not None and gap.high < 0
+    return f"is better than {reference}" if better else f"cannot be told from {reference}"
 
 
 def _undecided(reference: str, found: SizeResult) -> str:

@@ -115,6 +115,12 @@ def test_models_of_one_size_are_judged_without_a_picture() -> None:
     assert not any(isinstance(block, PlotFigure) for block in section.blocks)
 
 
+def test_a_student_that_is_above_the_teacher_on_training_queries_is_said_to_be() -> None:
+    result = generalisation([point("teacher", 0.5, 0.6), point("student", 0.7, 0.4)], setting="")
+    text = shown(generalisation_section(result))
+    assert "student is better than teacher on the queries of training and is worse on new ones: it lacks gener" in text
+
+
 def test_means_and_spread_are_over_seeds() -> None:
     points = [point("m", 0.5, 0.4), point("m", 0.7, 0.3, seed=1), point("m", 0.2, 0.1, size=4)]
     (model,) = generalisation(points).models
