@@ -13,12 +13,13 @@ from sentence_transformers.base.modules import Dense, Module, Normalize, Router,
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
 from torch import nn
-from transformers import AddedToken
+from transformers import AddedToken, AutoConfig
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
+from limbeck.matchers.depth import keep_layers, layers_to_load, refuse_absent_layers
 from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.names import resolve
@@ -51,14 +52,16 @@ def build(spec: MatcherSpec) -> Matcher:
 def _transformer(spec: MatcherSpec, lengths: dict[str, int], kind: type[Transformer] = Transformer) -> Transformer:
     path = resolve(spec.start)
     config: dict[str, Any] = {}
-    if spec.layers is not None:
-        config["num_hidden_layers"] = spec.layers
     try:
-        _refuse_more_layers_than_there_are(spec, path)
+        if spec.layers is not None:
+            refuse_absent_layers(spec.layers, AutoConfig.from_pretrained(path).num_hidden_layers, spec.start)
+            config["num_hidden_layers"] = layers_to_load(spec.layers)
         transformer = kind(path, config_kwargs=config, **lengths)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         problem = f"{spec.start}: no model that can be loaded ({first_line(error)})"
         raise LimbeckError(f"{problem}; give a folder or a hub name") from error
+    if isinstance(spec.layers, tuple):
+        keep_layers(transformer.model, spec.layers)
     if spec.inner_dropout is not None:
         _set_dropout(transformer.model, spec.inner_dropout)
     positions = getattr(transformer.config, "max_position_embeddings", None) or 0
@@ -78,15 +81,6 @@ def _set_dropout(model: nn.Module, probability: float) -> None:
             module.p = probability
         elif isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = probability  # type: ignore[assignment]
-
-
-def _refuse_more_layers_than_there_are(spec: MatcherSpec, path: str) -> None:
-    """The library would fill the missing layers with noise."""
-    from transformers import AutoConfig
-
-    there = AutoConfig.from_pretrained(path).num_hidden_layers
-    if spec.layers is not None and spec.layers > there:
-        raise LimbeckError(f"layers={spec.layers} is more than {spec.start} has; ask for at most {there}")
 
 
 def _lengths(spec: MatcherSpec) -> dict[str, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+Layers = int | tuple[int, ...]  # the first so many, or the numbers of the layers to keep, from 0
 COLBERT_DIM = 128
 FFNN_WIDTH = 128
 CODES = 16
@@ -41,7 +42,9 @@ class MatcherSpec(BaseModel):
     start: str = Field(
         "minilm", description="weights to start from: a folder, a hub name, `minilm`, or (student) `teacher`"
     )
-    layers: int | None = Field(None, ge=1, description="keep the first so many layers; all by default")
+    layers: Layers | None = Field(
+        None, description="layers to keep: a number (the first so many) or a list, e.g. [0, 5]; all by default"
+    )
     pooling: Literal["mean", "cls", "segments"] = Field(
         "mean", description="segments (cross-encoder): each text by itself; starts as the dual encoder it was"
     )
@@ -98,6 +101,15 @@ class MatcherSpec(BaseModel):
         if isinstance(given, dict) and given.get("kind") == "poly_encoder":
             return {"tokens": (CODES, 1)} | given
         return given
+
+    @field_validator("layers")
+    @classmethod
+    def _layers_rise(cls, layers: Layers | None) -> Layers | None:
+        if isinstance(layers, int) and layers < 1:
+            raise ValueError("keep at least one layer")
+        if isinstance(layers, tuple) and (not layers or layers[0] < 0 or list(layers) != sorted(set(layers))):
+            raise ValueError(f"{list(layers)}: give the numbers of the layers to keep in rising order, from 0")
+        return layers
 
     @model_validator(mode="after")
     def _options_fit_the_kind(self) -> MatcherSpec:
