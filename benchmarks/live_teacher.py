@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.alone import alone, peak_mb
 from limbeck.matchers import build
-from limbeck.matchers.interactions.maxsim import MaxSim, TokenVectors
+from limbeck.matchers.interactions import MaxSim, TokenVectors
 from limbeck.signals import Signals, Targets
 from limbeck.training.batches import Collator
 from limbeck.training.recipe_files import load_recipe
@@ -77,7 +77,7 @@ def maxsim_costs(queries: int, documents: int, sliced: bool, learns: bool) -> di
 
     def once() -> None:
         with torch.set_grad_enabled(learns):
-            scores = maxsim(left, right, None)
+            scores = maxsim([maxsim.prepare(left, 0), maxsim.prepare(right, 1)], None)
             if learns:
                 scores.sum().backward()
 

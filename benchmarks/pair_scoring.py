@@ -27,8 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from limbeck.matchers import DiPair, MatcherSpec, build
+from limbeck.matchers.encoding import as_encoded
+from limbeck.matchers.interactions.folded import FoldedTransformer
 from limbeck.progress import reporting
-from limbeck.scoring.folded import FoldedTransformer, fold
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.onnx_head import OnnxHead
@@ -121,22 +122,19 @@ def dipair() -> DiPair:
 def heads(matcher: DiPair, seconds: float) -> list[dict[str, Any]]:
     """The head alone on one core, at the batch that suits it best; and how near that is to the product's own limit."""
     torch.set_num_threads(1)
-    folded = fold(matcher.head, SLOTS, DIM)
+    folded = matcher.interaction.folded()
     assert isinstance(folded, FoldedTransformer)
     rows = []
     for name, head in {
-        "training graph": None,
+        "training graph": matcher.interaction,
         "folded, torch": folded,
         "folded, onnxruntime": OnnxHead(folded),
         "folded, onnxruntime int8": OnnxHead(folded, int8=True),
     }.items():
         best = {"one": 0.0, "batch": 0}
         for batch in BATCHES:
-            vectors = [torch.randn(batch, slots, DIM) for slots in SLOTS]
-            if head is None:
-                plain = [torch.arange(batch) for _ in SLOTS]
-                got = rate(lambda v=vectors, p=plain: matcher.match(v, p), batch, seconds)
-            else:
+            vectors = [as_encoded(torch.randn(batch, slots, DIM).numpy()) for slots in SLOTS]
+            with torch.inference_mode():
                 texts = [head.prepare(some, position) for position, some in enumerate(vectors)]
                 got = rate(lambda h=head, t=texts: h.score(t), batch, seconds)
             best = max(best, {"one": got, "batch": batch}, key=lambda each: each["one"])

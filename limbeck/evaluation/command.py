@@ -16,7 +16,7 @@ from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
 from limbeck.evaluation.latency import folder_bytes, measure_latency
 from limbeck.evaluation.measures import canonical_name, evaluate_run
 from limbeck.evaluation.pairs import evaluate_pairs
-from limbeck.evaluation.rank import can_search, encodes_tokens, rerank, retrieve, search_tokens, token_index
+from limbeck.evaluation.rank import can_search, rerank, retrieve, search_tokens, token_index
 from limbeck.evaluation.search_speed import search_timings
 from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed, retrieval_ms
@@ -31,7 +31,6 @@ from limbeck.search.late import TokenIndex
 from limbeck.search.manifest import is_an_index
 from limbeck.search.sparse import bm25_candidates
 from limbeck.stores import EncodingStore, store_path
-from limbeck.stores.encodings import Tokens
 
 TASKS = ["rerank", "retrieve", "pairs"]
 TOKENS = "tokens"  # as candidates: what an approximate index over token vectors finds
@@ -307,9 +306,8 @@ class _Ranker:
         return self._lists
 
     def _store(self, matcher: Matcher) -> EncodingStore | None:
-        if self.request.store is None:
+        encoding = matcher.encoding(1)
+        if self.request.store is None or encoding is None:
             return None
         key = {**matcher.identity(), "side": "document"}
-        tokens: Tokens = "ragged" if encodes_tokens(matcher) else None
-        dim: int = matcher.dim  # type: ignore[assignment]
-        return EncodingStore.open(store_path(self.request.store, key), key, dim, tokens=tokens)
+        return EncodingStore.open(store_path(self.request.store, key), key, encoding.dim, tokens=encoding.tokens)

@@ -8,12 +8,16 @@ evaluate_run(retrieve(matcher, data, query_ids), qrels)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeGuard
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from limbeck.data.dataset import RankingData, Run
 from limbeck.errors import LimbeckError
+from limbeck.matchers.encoding import InMemory, Vectors, as_encoded
+from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
+from limbeck.matchers.pair_scorer import PairScorer
 from limbeck.progress import progress
 from limbeck.search.exact import exact_search
 from limbeck.search.late import TokenIndex, exact_late_search
@@ -32,41 +36,9 @@ class Scorer(Protocol):
     def score(self, pairs: list[tuple[str, str]]) -> np.ndarray: ...
 
 
-class Encoder(Scorer, Protocol):
-    """A matcher whose texts are encoded apart and meet in a dot product or a cosine."""
-
-    similarity: str
-
-    def encode_query(self, texts: list[str]) -> np.ndarray: ...
-
-    def encode_document(self, texts: list[str]) -> np.ndarray: ...
-
-
-class TokenEncoder(Scorer, Protocol):
-    """A matcher that keeps a vector for every token of a text, and lets them meet in MaxSim."""
-
-    similarity: str
-
-    def encode_query(self, texts: list[str]) -> Ragged: ...
-
-    def encode_document(self, texts: list[str]) -> Ragged: ...
-
-    def match(self, queries: Ragged, documents: Ragged) -> np.ndarray: ...
-
-
-def encodes_ahead(matcher: Scorer) -> TypeGuard[Encoder]:
-    """Whether documents can be encoded once, before any query is known, and a pair costs one inner product."""
-    return getattr(matcher, "similarity", None) in ("dot", "cosine")
-
-
-def encodes_tokens(matcher: Scorer) -> TypeGuard[TokenEncoder]:
-    """Whether documents can be encoded once, and a pair costs an inner product for every two tokens."""
-    return getattr(matcher, "similarity", None) in ("maxsim", "meanmaxsim")
-
-
 def can_search(matcher: Scorer) -> bool:
     """Whether a query can meet the whole corpus."""
-    return encodes_ahead(matcher) or encodes_tokens(matcher)
+    return encodes_apart(matcher) and matcher.interaction.search is not None
 
 
 def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:
@@ -81,10 +53,8 @@ def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:
     owners = np.repeat(np.arange(len(query_ids)), [len(rows) for rows in listed])  # [pairs] positions in query_ids
     rows = np.concatenate([*listed, np.zeros(0, dtype=np.int64)]).astype(np.int64)  # [pairs] rows of the corpus
     texts = data.queries.take(data.queries.rows(query_ids))
-    if encodes_ahead(matcher):
+    if encodes_apart(matcher):
         scores = _encoded_scores(matcher, data, texts, owners, rows)
-    elif encodes_tokens(matcher):
-        scores = _late_scores(matcher, data, texts, owners, rows)
     else:
         scores = _pair_scores(matcher, data, texts, owners, rows)
     bad = np.flatnonzero(~np.isfinite(scores))
@@ -106,87 +76,68 @@ def retrieve(
     With a `store`, document vectors are taken from it, and those it lacks are encoded into it; else they are computed
     and dropped, block by block.
     """
-    if not can_search(matcher):
-        problem = "retrieval needs a dual encoder or a ColBERT, which encode documents ahead"
+    if not (encodes_apart(matcher) and can_search(matcher)):
+        problem = "retrieval needs a dual encoder or a ColBERT, whose documents can be searched"
         raise LimbeckError(f"{problem}; re-rank candidates with this one instead")
     if not query_ids:
         return {}
-    texts = data.queries.take(data.queries.rows(query_ids))
-    if encodes_ahead(matcher):
-        blocks = (_prepared(matcher, block) for block in _document_blocks(matcher, data, store))
-        scores, rows = exact_search(_query_vectors(matcher, texts), blocks, k)
+    queries = matcher.encode(data.queries.take(data.queries.rows(query_ids)), 0)
+    documents = _document_blocks(matcher, data, store)
+    if matcher.interaction.search == "inner_product":
+        scores, rows = exact_search(searchable(matcher, queries, 0), (searchable(matcher, b, 1) for b in documents), k)
     else:
-        assert encodes_tokens(matcher)
-        scores, rows = exact_late_search(
-            matcher, matcher.encode_query(texts), _document_blocks(matcher, data, store), k
-        )
+        scores, rows = exact_late_search(matcher.interaction, queries, documents, k)  # type: ignore[arg-type]
     return {query: _in_order(data, rows[at], scores[at]) for at, query in enumerate(query_ids)}
+
+
+def searchable(matcher: EncodingMatcher, vectors: Vectors, position: int) -> np.ndarray:
+    """Encodings as vectors [n, dim] float32 whose inner product is the score."""
+    return matcher.interaction.prepare(as_encoded(vectors), position)[0].numpy()
 
 
 def token_index(matcher: Scorer, data: RankingData, store: EncodingStore | None = None) -> TokenIndex:
     """For ColBERT's own search. All token vectors are in memory; `retrieve` reads them in blocks and is exact."""
-    if not encodes_tokens(matcher):
+    if not (encodes_apart(matcher) and matcher.interaction.search == "maxsim"):
         raise LimbeckError(
             "candidates: tokens needs a ColBERT, which has token vectors; use retrieve, or bm25 candidates"
         )
-    parts = list(_document_blocks(matcher, data, store))
-    return TokenIndex(
-        Ragged(np.concatenate([part.vectors for part in parts]), np.concatenate([part.lengths for part in parts]))
-    )
+    return TokenIndex(Ragged.join(list(_document_blocks(matcher, data, store))))  # type: ignore[arg-type]
 
 
 def search_tokens(index: TokenIndex, matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int) -> Run:
     """The k best documents of each query, in rank order: those that own a token near one of the query's, by MaxSim."""
-    assert encodes_tokens(matcher)
+    assert encodes_apart(matcher)
     if not query_ids:
         return {}
-    queries = matcher.encode_query(data.queries.take(data.queries.rows(query_ids)))
-    found = index.search(matcher, queries, k)
+    queries = matcher.encode(data.queries.take(data.queries.rows(query_ids)), 0)
+    found = index.search(matcher.interaction, queries, k)  # type: ignore[arg-type]
     return {query: _in_order(data, rows, scores) for query, (scores, rows) in zip(query_ids, found, strict=True)}
 
 
-def _document_blocks(matcher: Encoder | TokenEncoder, data: RankingData, store: EncodingStore | None) -> Iterator[Any]:
-    """The vectors [documents, dim], or the token vectors (`Ragged`), of the corpus, block by block."""
-    corpus = data.corpus
+def _document_blocks(matcher: EncodingMatcher, data: RankingData, store: EncodingStore | None) -> Iterator[Vectors]:
+    """The encodings of the corpus, block by block."""
+    corpus, encode = data.corpus, partial(matcher.encode, position=1)
     if store is not None:
-        encode_with_store(store, (text for _, text in corpus.items()), matcher.encode_document, total=len(corpus))
+        encode_with_store(store, (text for _, text in corpus.items()), encode, total=len(corpus))
     label = "Encoding documents" if store is None else "Searching"
     with progress(label, len(corpus)) as advance:
         for start in range(0, len(corpus), _TEXTS):
             texts = corpus.take(range(start, min(start + _TEXTS, len(corpus))))
-            if store is None:
-                yield matcher.encode_document(texts)
-            else:
-                yield store.get_ragged(texts) if store.tokens == "ragged" else store.get(texts)
+            yield encode(texts) if store is None else store.encodings(store.rows(texts))
             advance(len(texts))
 
 
 def _encoded_scores(
-    matcher: Encoder, data: RankingData, queries: list[str], owners: np.ndarray, rows: np.ndarray
+    matcher: EncodingMatcher, data: RankingData, queries: list[str], owners: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Inner products of the pairs, by blocks of distinct documents: [pairs]."""
+    """Scores of the pairs, by blocks of distinct documents: [pairs]."""
     scores = np.zeros(len(rows), dtype=np.float32)
-    left = _query_vectors(matcher, queries) if len(rows) else np.zeros((0, 0), dtype=np.float32)
+    left = InMemory(matcher.encode(queries, 0)) if len(rows) else None
     for block, pairs in _document_pairs(rows):
-        right = _prepared(matcher, matcher.encode_document(data.corpus.take(block)))
-        for some in np.array_split(pairs, -(-len(pairs) // _PAIRS)):
-            places = np.searchsorted(block, rows[some])
-            scores[some] = np.einsum("nd,nd->n", left[owners[some]], right[places])
-    return scores
-
-
-def _late_scores(
-    matcher: TokenEncoder, data: RankingData, queries: list[str], owners: np.ndarray, rows: np.ndarray
-) -> np.ndarray:
-    """MaxSim of the pairs, by blocks of distinct documents: [pairs]."""
-    scores = np.zeros(len(rows), dtype=np.float32)
-    left = matcher.encode_query(queries)
-    for block, pairs in _document_pairs(rows):
-        right = matcher.encode_document(data.corpus.take(block))
-        for owner in np.unique(owners[pairs]):
-            own = pairs[owners[pairs] == owner]
-            found = matcher.match(left.take(np.array([owner])), right.take(np.searchsorted(block, rows[own])))
-            scores[own] = found[0]
+        assert left is not None
+        scorer = PairScorer(matcher.interaction.folded(), [left, InMemory(matcher.encode(data.corpus.take(block), 1))])
+        found = scorer.score(np.stack([owners[pairs], np.searchsorted(block, rows[pairs])], axis=1))
+        scores[pairs] = _one_score(found)
     return scores
 
 
@@ -212,34 +163,17 @@ def _pair_scores(
             some = slice(start, start + _PAIRS)
             documents = data.corpus.take(rows[some])
             pairs = [(queries[owner], text) for owner, text in zip(owners[some], documents, strict=True)]
-            found = np.asarray(matcher.score(pairs))
-            if found.shape != (len(pairs),):
-                raise LimbeckError(
-                    f"the matcher gave scores of shape {list(found.shape)} for {len(pairs)} pairs; "
-                    "ranking needs a matcher with one output"
-                )
-            scores[some] = found
+            scores[some] = _one_score(np.asarray(matcher.score(pairs)).reshape(len(pairs), -1))
             advance(len(pairs))
     return scores
 
 
-def _query_vectors(matcher: Encoder, texts: list[str]) -> np.ndarray:
-    """[queries, dim], all of them in memory: they meet every document."""
-    encoded = []
-    with progress("Encoding queries", len(texts)) as advance:
-        for start in range(0, len(texts), _TEXTS):
-            block = texts[start : start + _TEXTS]
-            encoded.append(matcher.encode_query(block))
-            advance(len(block))
-    return _prepared(matcher, np.concatenate(encoded))
-
-
-def _prepared(matcher: Encoder, vectors: np.ndarray) -> np.ndarray:
-    """Vectors whose inner product is the matcher's similarity: [n, dim] float32."""
-    vectors = np.asarray(vectors, dtype=np.float32)
-    if matcher.similarity == "dot":
-        return vectors
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+def _one_score(found: np.ndarray) -> np.ndarray:
+    """Scores [pairs, 1] as [pairs]; several a pair make no ranking."""
+    if found.shape[1] != 1:
+        problem = f"the matcher gave {found.shape[1]} scores for each pair"
+        raise LimbeckError(f"{problem}; ranking needs a matcher with one output")
+    return found[:, 0]
 
 
 def _in_order(data: RankingData, rows: np.ndarray, scores: np.ndarray) -> dict[str, float]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from limbeck.data.dataset import RankingData
 from limbeck.evaluation.latency import Latency, measure_latency
-from limbeck.evaluation.rank import Lists, Scorer, encodes_ahead, encodes_tokens
+from limbeck.evaluation.rank import Lists, Scorer, searchable
+from limbeck.matchers.encoding import as_encoded
+from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
+from limbeck.matchers.interactions import Prepared
 from limbeck.progress import reporting
 from limbeck.search.exact import exact_search
 
@@ -38,36 +42,42 @@ def rerank_speed(
 ) -> RerankSpeed | None:
     """Time the re-ranking of a few queries' candidates; None where no query has any.
 
-    A matcher that encodes ahead has its documents' vectors ready, as it would when it serves: its time is that of
-    encoding the query and of the inner products, or of MaxSim.
+    A matcher that encodes texts apart has its documents' encodings ready, as it would when it serves: its time is that
+    of encoding the query and of the interaction.
     """
     timed = [query for query, documents in candidates.items() if len(documents)][:queries]
     if not timed:
         return None
     rows = {query: data.corpus.rows(candidates[query]) for query in timed}
-    if encodes_ahead(matcher):
-        encoder = matcher
-        distinct = np.unique(np.concatenate(list(rows.values())))
-        vectors = encoder.encode_document(data.corpus.take(distinct))
-        stored = {query: vectors[np.searchsorted(distinct, listed)] for query, listed in rows.items()}
-
-        def rank(query: str) -> np.ndarray:
-            return np.argsort(-(stored[query] @ encoder.encode_query([data.queries[query]])[0]))
-    elif encodes_tokens(matcher):
-        late = matcher
-        tokens = {query: late.encode_document(data.corpus.take(listed)) for query, listed in rows.items()}
-
-        def rank(query: str) -> np.ndarray:
-            return np.argsort(-late.match(late.encode_query([data.queries[query]]), tokens[query])[0])
-    else:
-        texts = {query: data.corpus.take(listed) for query, listed in rows.items()}
-
-        def rank(query: str) -> np.ndarray:
-            return np.argsort(-matcher.score([(data.queries[query], document) for document in texts[query]]))
-
+    rank = _rank_encoded(matcher, data, rows) if encodes_apart(matcher) else _rank_texts(matcher, data, rows)
     mean = float(np.mean([len(listed) for listed in rows.values()]))
     with reporting(None):  # drawing a bar takes longer than encoding a query
         return RerankSpeed(measure_latency(rank, timed), mean)
+
+
+def _rank_encoded(
+    matcher: EncodingMatcher, data: RankingData, rows: dict[str, np.ndarray]
+) -> Callable[[str], np.ndarray]:
+    """Re-ranks one query's candidates, of which all is known that can be known before the query."""
+    interaction = matcher.interaction.folded()
+
+    def prepared(texts: list[str], position: int) -> Prepared:
+        return interaction.prepare(as_encoded(matcher.encode(texts, position), interaction.device), position)
+
+    @torch.inference_mode()
+    def rank(query: str) -> np.ndarray:
+        scores = interaction([prepared([data.queries[query]], 0), stored[query]], None)  # [1, candidates]
+        return np.argsort(-scores[0].cpu().numpy())
+
+    with torch.inference_mode():
+        stored = {query: prepared(data.corpus.take(listed), 1) for query, listed in rows.items()}
+    return rank
+
+
+def _rank_texts(matcher: Scorer, data: RankingData, rows: dict[str, np.ndarray]) -> Callable[[str], np.ndarray]:
+    """Re-ranks one query's candidates by reading each of them together with the query."""
+    texts = {query: data.corpus.take(listed) for query, listed in rows.items()}
+    return lambda query: np.argsort(-matcher.score([(data.queries[query], document) for document in texts[query]]))
 
 
 def retrieval_ms(matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int) -> float | None:
@@ -76,17 +86,17 @@ def retrieval_ms(matcher: Scorer, data: RankingData, query_ids: Sequence[str], k
 
     The documents' vectors are made up: an exact search takes as long whatever they are, and encoding takes minutes.
     """
-    if not encodes_ahead(matcher):
+    if not (encodes_apart(matcher) and matcher.interaction.search == "inner_product"):
         return None
     encoder = matcher
     texts = data.queries.take(data.queries.rows(query_ids[:TIMED_QUERIES]))
-    width = encoder.encode_query(texts[:1]).shape[1]
+    width = encoder.encoding(0).dim
     if not texts or len(data.corpus) * width * 4 > MOST_BYTES:
         return None
     vectors = np.random.default_rng(0).standard_normal((len(data.corpus), width), dtype=np.float32)
 
     def search(text: str) -> object:
-        return exact_search(encoder.encode_query([text]), [vectors], k)
+        return exact_search(searchable(encoder, encoder.encode([text], 0), 0), [vectors], k)
 
     with reporting(None):
         return measure_latency(search, texts).p50_ms

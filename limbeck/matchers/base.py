@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.token_head import TokenHead
 from limbeck.signals import Signals
 
@@ -81,6 +82,15 @@ class Matcher(nn.Module, ABC):
     def outputs(self) -> int:
         """Scores per pair."""
         return 1
+
+    @property
+    def texts(self) -> int:
+        """Texts in a pair."""
+        return 2
+
+    def encoding(self, position: int) -> Encoding | None:
+        """What is kept of texts at a position of a pair; None for a matcher that has to read both texts together."""
+        return None
 
     @abstractmethod
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:

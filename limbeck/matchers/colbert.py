@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from sentence_transformers import MultiVectorEncoder
 
 from limbeck.files import directory_atomically
-from limbeck.matchers.base import SCORES, Matcher, TextBatch, distinct
+from limbeck.matchers.base import SCORES, TextBatch
+from limbeck.matchers.encoding import Encoding, TokenVectors
+from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
-from limbeck.matchers.interactions.maxsim import MaxSim, TokenVectors, max_similarities
+from limbeck.matchers.interactions import Interaction, MaxSim, MeanMaxSim
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.token_tower import TokenTower
 from limbeck.signals import Signals
 from limbeck.stores.ragged import Ragged
 
 
-class ColBERT(Matcher):
+class ColBERT(EncodingMatcher):
     """Query and document are encoded apart, token by token; each query token is matched with its best partner."""
 
     kind = "colbert"
@@ -31,7 +31,14 @@ class ColBERT(Matcher):
         super().__init__()
         self.similarity = str(model.similarity_fn_name)
         self.tower = TokenTower(model)
-        self.interaction = MaxSim(mean=self.similarity == "meanmaxsim")
+        self._interaction = MeanMaxSim() if self.similarity == MeanMaxSim.name else MaxSim()
+
+    @property
+    def interaction(self) -> Interaction:
+        return self._interaction
+
+    def encoding(self, position: int) -> Encoding:
+        return Encoding(self.dim, "ragged")
 
     @property
     def dim(self) -> int:
@@ -43,7 +50,8 @@ class ColBERT(Matcher):
     def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
         queries = self.tower.token_vectors(inputs["queries"], recompute)
         documents = self._all_documents(inputs, recompute)
-        return Signals(scores=self.interaction(queries, documents, inputs["lists"]))
+        prepared = [self.interaction.prepare(text, position) for position, text in enumerate((queries, documents))]
+        return Signals(scores=self.interaction(prepared, inputs["lists"]))
 
     def _all_documents(self, inputs: dict[str, Any], recompute: bool) -> TokenVectors:
         """The token vectors of all processes' documents."""
@@ -56,31 +64,8 @@ class ColBERT(Matcher):
         vectors = everyone[:, :-width].view(-1, width, self.dim)
         return TokenVectors(vectors, everyone[:, -width:].detach() > 0.5)
 
-    def encode_query(self, texts: Sequence[str], batch_size: int = 32) -> Ragged:
-        """The token vectors of queries."""
-        return self.tower.encode_tokens(texts, "query", batch_size)
-
-    def encode_document(self, texts: Sequence[str], batch_size: int = 32) -> Ragged:
-        """The token vectors of documents."""
-        return self.tower.encode_tokens(texts, "document", batch_size)
-
-    def match(self, queries: Ragged, documents: Ragged) -> np.ndarray:
-        """The scores of all pairs of encoded texts: [queries, documents]."""
-        return max_similarities(queries, documents, self.interaction.mean)
-
-    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
-        """Each distinct text is encoded once."""
-        if not len(pairs):
-            return np.zeros(0, dtype=np.float32)
-        queries, rows = distinct(pair[0] for pair in pairs)
-        documents, columns = distinct(" ".join(pair[1:]) for pair in pairs)
-        left, right = self.encode_query(queries, batch_size), self.encode_document(documents, batch_size)
-        scores = np.empty(len(pairs), dtype=np.float32)
-        order = np.argsort(rows, kind="stable")
-        for row, some in groupby(order.tolist(), key=lambda pair: rows[pair]):
-            where = np.fromiter(some, dtype=np.int64)
-            scores[where] = self.match(left.take(np.array([row])), right.take(columns[where]))[0]
-        return scores
+    def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> Ragged:
+        return self.tower.encode_tokens(texts, "document" if position else "query", batch_size)
 
     def configuration(self) -> dict[str, Any]:
         return self.tower.configuration() | {"similarity": self.similarity}

@@ -16,11 +16,13 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import directory_atomically, write_json
-from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts, distinct, tokeniser_digest
+from limbeck.matchers.base import SCORES, TextBatch, as_parts, distinct, tokeniser_digest
 from limbeck.matchers.chunks import inferred, prepare_chunks, run_chunks
+from limbeck.matchers.encoding import Encoding, TokenVectors
+from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
+from limbeck.matchers.interactions import Interaction
 from limbeck.matchers.interactions.heads import make_head
-from limbeck.matchers.interactions.maxsim import TokenVectors
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.matchers.tower import CODE_VERSION, config_digest
@@ -33,7 +35,7 @@ PAIRS = 2048  # through the head at a time
 Encoded = Callable[[list[str], int], np.ndarray]
 
 
-class DiPair(Matcher):
+class DiPair(EncodingMatcher):
     """A truncated encoder for each text, a projection for each position, and a head over what they keep.
 
     Everything before the head depends on one text alone. `kept` are the vectors [slots, width] of a text as the encoder
@@ -64,13 +66,18 @@ class DiPair(Matcher):
         return _take(states, mask, self.spec.tokens[position], self.spec.take == "last")
 
     @property
-    def outputs(self) -> int:
-        return self.spec.outputs
+    def interaction(self) -> Interaction:
+        return self.head
+
+    def encoding(self, position: int) -> Encoding:
+        return Encoding(self.dim, self.spec.tokens[position])
 
     @property
     def texts(self) -> int:
-        """How many texts a pair has."""
         return len(self.spec.tokens)
+
+    def columns(self, pairs: Sequence[tuple[str, ...]]) -> list[list[str]]:
+        return [[pair[0] for pair in pairs], *self.parts([pair[1:] for pair in pairs])]
 
     def encoder(self, position: int) -> Transformer:
         return self.encoders[position if len(self.encoders) > 1 else 0]  # type: ignore[return-value]
@@ -130,14 +137,8 @@ class DiPair(Matcher):
         parts = [texts[group][rows] for group, rows in inputs["places"]]
         parts = [parts[0], *(self._everyone(part, inputs["document_count"]) for part in parts[1:])]
         projected = [self.project(kept, position) for position, kept in enumerate(parts)]
-        lists: Tensor | None = inputs["lists"]
-        rows, columns = len(parts[0]), len(parts[1])
-        if lists is None:
-            lists = torch.arange(columns, device=parts[0].device).expand(rows, -1)
-        queries = torch.arange(rows, device=lists.device).unsqueeze(1).expand_as(lists).flatten()
-        picked = [_rows(projected[0], queries), *(_rows(text, lists.flatten()) for text in projected[1:])]
-        scores = self.head(picked).view(*lists.shape, self.outputs)
-        return Signals(scores=scores.squeeze(-1) if self.outputs == 1 else scores)
+        prepared = [self.head.prepare(text, position) for position, text in enumerate(projected)]
+        return Signals(scores=self.head(prepared, inputs["lists"]))
 
     def _kept(self, prepared: dict[str, Any], position: int, recompute: bool) -> Tensor:
         """The encoder's outputs [n, slots, width] at the tokens that are kept, zeros where there is none."""
@@ -189,40 +190,6 @@ class DiPair(Matcher):
             blocks = [self.project(block, position).vectors.cpu().numpy() for block in some]
         return np.concatenate([np.zeros((0, self.spec.tokens[position], self.dim), np.float32), *blocks])
 
-    def encode_query(self, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
-        """The vectors of first texts: [n, slots, dim]."""
-        return self.encode(texts, 0, batch_size)
-
-    def encode_document(self, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
-        """The vectors of second texts: [n, slots, dim]."""
-        return self.encode(texts, 1, batch_size)
-
-    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 64) -> np.ndarray:
-        """Each distinct text is encoded once; then pairs cost the head alone."""
-        if not len(pairs):
-            return np.zeros((0,) if self.outputs == 1 else (0, self.outputs), dtype=np.float32)
-        return self.match(*self.encode_pairs(pairs, batch_size))
-
-    def encode_pairs(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 64) -> tuple[list[Tensor], list[Tensor]]:
-        """For each position the vectors of its distinct texts, and the row of each pair's text in them."""
-        vectors, rows = [], []
-        for position, texts in enumerate([[pair[0] for pair in pairs], *self.parts([pair[1:] for pair in pairs])]):
-            different, places = distinct(texts)
-            vectors.append(torch.from_numpy(self.encode(different, position, batch_size)).to(self.device))
-            rows.append(torch.from_numpy(places).to(self.device))
-        return vectors, rows
-
-    @torch.inference_mode()
-    def match(self, vectors: list[Tensor], rows: list[Tensor]) -> np.ndarray:
-        """The scores of pairs whose texts are encoded: the head alone."""
-        self.eval()
-        blocks = []
-        for start in range(0, len(rows[0]), PAIRS):
-            some = [text[row[start : start + PAIRS]] for text, row in zip(vectors, rows, strict=True)]
-            blocks.append(self.head([TokenVectors(part, (part != 0).any(dim=-1)) for part in some]))
-        scores = torch.cat(blocks)
-        return (scores.squeeze(-1) if self.outputs == 1 else scores).float().cpu().numpy()
-
     # -- on disk -------------------------------------------------------------------------------------------------
 
     def configuration(self) -> dict[str, Any]:
@@ -269,7 +236,3 @@ def _take(states: Tensor, mask: Tensor, slots: int, last: bool) -> Tensor:
     real = place < lengths
     found = states.gather(1, wanted.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
     return found * real.unsqueeze(-1)
-
-
-def _rows(text: TokenVectors, rows: Tensor) -> TokenVectors:
-    return TokenVectors(text.vectors[rows], text.mask[rows])

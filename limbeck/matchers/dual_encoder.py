@@ -15,19 +15,23 @@ from torch import Tensor
 
 from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically
-from limbeck.matchers.base import SCORES, Matcher, TextBatch, distinct
+from limbeck.matchers.base import SCORES, TextBatch
+from limbeck.matchers.encoding import Encoding
+from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
-from limbeck.matchers.interactions import INTERACTIONS
+from limbeck.matchers.interactions import Cosine, Dot, Interaction
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.tct import load_tct
 from limbeck.matchers.token_head import TokenHead, Vocabulary
-from limbeck.matchers.tower import Tower
+from limbeck.matchers.tower import Side, Tower
 from limbeck.signals import Signals
 
 TOKENS = frozenset({"token_logits"})
+SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, Cosine)}
+SIDES: tuple[Side, Side] = ("query", "document")
 
 
-class DualEncoder(Matcher):
+class DualEncoder(EncodingMatcher):
     """Query and document are encoded apart; their vectors meet in a dot product or a cosine."""
 
     kind = "dual_encoder"
@@ -35,11 +39,18 @@ class DualEncoder(Matcher):
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
         similarity = str(model.similarity_fn_name or "cosine")
-        if similarity not in INTERACTIONS:
+        if similarity not in SIMILARITIES:
             raise LimbeckError(f"a dual encoder with {similarity} similarity is not supported; use dot or cosine")
         self.similarity = similarity
         self.tower = Tower(model)
-        self.interaction = INTERACTIONS[similarity]()
+        self._interaction = SIMILARITIES[similarity]()
+
+    @property
+    def interaction(self) -> Interaction:
+        return self._interaction
+
+    def encoding(self, position: int) -> Encoding:
+        return Encoding(self.dim)
 
     @property
     def dim(self) -> int:
@@ -59,10 +70,15 @@ class DualEncoder(Matcher):
         documents = gather_rows(self.tower(inputs["documents"], recompute), inputs["document_count"])  # [P, dim]
         lists: Tensor | None = inputs["lists"]
         return Signals(
-            scores=self.interaction(queries, documents, lists) if "scores" in needs else None,
+            scores=self._scores(queries, documents, lists) if "scores" in needs else None,
             queries=queries if "queries" in needs else None,
             documents=_per_list(documents, lists, len(queries)) if "documents" in needs else None,
         )
+
+    def _scores(self, queries: Tensor, documents: Tensor, lists: Tensor | None) -> Tensor:
+        with torch.autocast(queries.device.type, enabled=False):
+            prepared = [self.interaction.prepare(text, position) for position, text in enumerate((queries, documents))]
+        return self.interaction(prepared, lists)
 
     def _restored(self, masked: list[dict[str, Any]], recompute: bool) -> Tensor:
         """Logits [M, vocabulary] at what was masked in each part of the batch, one part after the other."""
@@ -79,28 +95,8 @@ class DualEncoder(Matcher):
             head = TokenHead(transformer.get_embedding_dimension(), self.tower.token_embeddings("query"), vocabulary)
         self.token_head = head.to(self.device)
 
-    def encode_query(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
-        """Query vectors [n, dim]."""
-        return self.tower.encode(texts, "query", batch_size)
-
-    def encode_document(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
-        """Document vectors [n, dim]."""
-        return self.tower.encode(texts, "document", batch_size)
-
-    def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
-        """Each distinct text is encoded once, then pairs cost one inner product."""
-        if not len(pairs):
-            return np.zeros(0, dtype=np.float32)
-        queries, of_query = distinct(pair[0] for pair in pairs)
-        documents, of_document = distinct(" ".join(pair[1:]) for pair in pairs)
-        left = torch.from_numpy(self.encode_query(queries, batch_size))
-        right = torch.from_numpy(self.encode_document(documents, batch_size))
-        rows, columns = torch.from_numpy(of_query), torch.from_numpy(of_document).unsqueeze(1)
-        blocks = [
-            self.interaction(left[rows[start : start + 8192]], right, columns[start : start + 8192]).squeeze(1)
-            for start in range(0, len(pairs), 8192)
-        ]
-        return torch.cat(blocks).numpy()
+    def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> np.ndarray:
+        return self.tower.encode(texts, SIDES[position], batch_size)
 
     def configuration(self) -> dict[str, Any]:
         return self.tower.configuration() | {"similarity": self.similarity}

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.chunks import BLOCK, each_chunk
+from limbeck.matchers.encoding import TokenVectors
 from limbeck.matchers.gather import zero_of
-from limbeck.matchers.interactions.maxsim import TokenVectors
 from limbeck.matchers.tower import Side, Tower
 from limbeck.progress import progress
 from limbeck.stores.ragged import Ragged

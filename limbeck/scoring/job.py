@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,18 +34,20 @@ from limbeck.files import (
     write_atomically,
     write_json,
 )
-from limbeck.matchers import DiPair, Matcher
+from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
 from limbeck.matchers.loading import model_folder
 from limbeck.progress import progress, say
 from limbeck.scoring.calibration import Calibration
-from limbeck.scoring.encoders import encoder_of, open_store
 from limbeck.scoring.engine import Engine
-from limbeck.scoring.heads import PairHead
+from limbeck.scoring.heads import require_head, save_head
 from limbeck.scoring.plan import DONE, HEAD, JOB, SCORES, Asked, Plan
 from limbeck.scoring.scorer import TRIED, choose_head
 from limbeck.scoring.source import Source, open_source, source_state
-from limbeck.scoring.worker import is_whole, part_file, require_same_source, store_rows
+from limbeck.scoring.whole_model import SHARD as WHOLE_SHARD
+from limbeck.scoring.whole_model import warn_of_time
+from limbeck.scoring.worker import is_whole, model_identity, part_file, require_same_source, store_rows
 from limbeck.stores import EncodingStore, encode_with_store
 
 SHARD = 100_000  # pairs in a file
@@ -87,7 +90,10 @@ def score_pairs(
     if folder.exists() and not folder.is_dir():
         raise LimbeckError(f"{folder}: is a file; --out names a folder for the scores")
     matcher = load_matcher(model)
-    PairHead.of(matcher).require(head)
+    if encodes_apart(matcher):
+        require_head(matcher.interaction, head)
+    elif head not in ("auto", "torch"):
+        raise LimbeckError(f"--head {head}: a {matcher.kind} has no head of its own; leave --head out")
     if top_k is not None and matcher.outputs > 1:
         problem = f"--top-k: the model gives {matcher.outputs} scores a pair, and none of them is the one to go by"
         raise LimbeckError(f"{problem}; leave it out, and choose among the scores yourself")
@@ -103,8 +109,8 @@ def score_pairs(
         if known is not None and shard is not None and _cut(shard, known, source) != known.shard:
             remedy = "leave --shard out, or choose another --out"
             raise LimbeckError(f"{folder}: was begun with --shard {known.shard}, not {shard}; {remedy}")
-        encoded = _encode(matcher, source, folder, dtype, asked.store)
-        plan = known or _planned(folder, asked, source, matcher, shard or SHARD)
+        encoded = _encode(matcher, source, folder, dtype, asked.store) if encodes_apart(matcher) else 0
+        plan = known or _planned(folder, asked, source, matcher, shard)
         waiting = [number for number in range(plan.shards) if not is_whole(part_file(folder, number))]
         todo = sum(_size(plan, number) for number in waiting)
         if waiting:
@@ -137,7 +143,7 @@ def _asked(
     left, right = (str(Path(side).absolute()) if side and Path(side).exists() else side for side in (left, right))
     return Asked(
         model=str(model),
-        identity=digest(str(matcher.identity()), repr(Calibration.load(model_folder(model)))),
+        identity=model_identity(matcher, model),
         source=source_state(given, left, right),
         pairs_file=str(given) if given else None,
         left=left,
@@ -201,15 +207,17 @@ def _is_mark_of(begun: Path, asked: Asked) -> bool:
 
 
 def _require_texts(matcher: Matcher, source: Source) -> None:
-    texts = matcher.texts if isinstance(matcher, DiPair) else 2
-    if len(source.tables) != texts:
-        problem = f"the pairs have {len(source.tables)} texts and the model reads {texts}"
+    if len(source.tables) != matcher.texts:
+        problem = f"the pairs have {len(source.tables)} texts and the model reads {matcher.texts}"
         raise LimbeckError(f"{problem}; give a list and a model that fit")
 
 
-def _store(folder: Path, store: str | None, matcher: Matcher, position: int, dtype: str) -> EncodingStore:
-    """The vectors of one position's texts: the job's own, or in a folder that jobs share."""
-    return open_store(folder / _store_place(store, matcher, position, dtype), matcher, position, dtype)
+def _store(folder: Path, store: str | None, matcher: EncodingMatcher, position: int, dtype: str) -> EncodingStore:
+    """The encodings of one position's texts: the job's own, or in a folder that jobs share."""
+    place = folder / _store_place(store, matcher, position, dtype)
+    encoding = matcher.encoding(position)
+    key = {**matcher.identity(), "position": position}  # all that changes what the store holds
+    return EncodingStore.open(place, key, encoding.dim, dtype, encoding.tokens)  # type: ignore[arg-type]
 
 
 def _make_store(place: Path) -> None:
@@ -226,7 +234,7 @@ def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str)
     return str(Path(store) / f"{digest(str(matcher.identity()))[:12]}-{dtype}-position-{position}")
 
 
-def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
+def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
     """Encode what the stores lack of the texts that the pairs name, and note each text's row in them."""
     encoded = 0
     make_directory(folder / "work")
@@ -236,7 +244,7 @@ def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: s
         kept = _store(folder, store, matcher, position, dtype)
         blocks = [named[at : at + TEXTS] for at in range(0, len(named), TEXTS)]
         texts = (text for block in blocks for text in table.take(block))
-        encoded += encode_with_store(kept, texts, encoder_of(matcher, position), total=len(named))
+        encoded += encode_with_store(kept, texts, partial(matcher.encode, position=position), total=len(named))
         # Anew in every call: a store that others share may have been removed and made again in another order.
         rows = np.full(len(table), -1, dtype=np.int64)
         for block in blocks:
@@ -249,26 +257,35 @@ def _encode(matcher: Matcher, source: Source, folder: Path, dtype: str, store: s
     return encoded
 
 
-def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard: int) -> Plan:
+def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard: int | None) -> Plan:
     """How pairs are cut and batched, for good."""
     if not len(source):
         raise LimbeckError("there are no pairs to score; check the list")
-    positions = range(len(source.tables))
-    stores = [_store(folder, asked.store, matcher, at, asked.dtype) for at in positions]
-    rows = store_rows(folder, source.rows(0, min(len(source), TRIED)))
-    how, batch = choose_head(PairHead.of(matcher), asked.asked, stores, rows)
-    places = [_store_place(asked.store, matcher, at, asked.dtype) for at in positions]
-    plan = Plan(
-        **asked.model_dump(), pairs=len(source), shard=_cut(shard, asked, source), stores=places, head=how, batch=batch
-    )
+    if encodes_apart(matcher):
+        places, how, batch = _stored_plan(folder, asked, source, matcher)
+    else:
+        warn_of_time(matcher, source)
+        places, how, batch = [], "model", 0
+    cut = _cut(shard or (SHARD if places else WHOLE_SHARD), asked, source)
+    plan = Plan(**asked.model_dump(), pairs=len(source), shard=cut, stores=places, head=how, batch=batch)
     make_directory(folder / SCORES)
     plan.write(folder)
     return plan
 
 
+def _stored_plan(folder: Path, asked: Asked, source: Source, matcher: EncodingMatcher) -> tuple[list[str], str, int]:
+    """Where the encodings of each position's texts are, which head reads them, and how many pairs at a time."""
+    positions = range(len(source.tables))
+    stores = [_store(folder, asked.store, matcher, at, asked.dtype) for at in positions]
+    rows = store_rows(folder, source.rows(0, min(len(source), TRIED)))
+    how, batch = choose_head(matcher.interaction, asked.asked, stores, rows)
+    return [_store_place(asked.store, matcher, at, asked.dtype) for at in positions], how, batch
+
+
 def _write_head(folder: Path, matcher: Matcher, model: str) -> None:
-    """What workers need of the model; in every call, so that a damaged one is mended."""
-    PairHead.of(matcher).save(folder / HEAD)
+    """What workers need of the model; in every call, so that a damaged one is replaced."""
+    if encodes_apart(matcher):
+        save_head(matcher.interaction, folder / HEAD)
     calibration = Calibration.load(model_folder(model))
     if calibration is not None:
         calibration.save(folder / HEAD)

@@ -9,15 +9,17 @@ byte by the range that a batch has. So 8-bit scores depend on the batch they are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
+from limbeck.matchers.encoding import Encoded
+from limbeck.matchers.interactions.base import Interaction, Prepared
 from limbeck.matchers.interactions.dipair import CosineHead, HeadLayer
-from limbeck.scoring.folded import FoldedTransformer, Prepared
+from limbeck.matchers.interactions.folded import FoldedTransformer
 
 # Of a text, as `FoldedTransformer.prepare` gives them, and how many dimensions each has.
 PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit": 2, "masked": 2}
@@ -25,12 +27,20 @@ NOT_OF_AN_ONLY_LAYER = {"queries", "keys", "values"}
 _OPSET, _MICROSOFT = 20, "com.microsoft"
 
 
-class OnnxHead:
+def has_graph(interaction: Interaction) -> TypeGuard[FoldedTransformer]:
+    """Whether there is a graph of this interaction here."""
+    return isinstance(interaction, FoldedTransformer)
+
+
+class OnnxHead(Interaction):
     """`FoldedTransformer` with the work per pair done by onnxruntime, on as many threads as torch has."""
 
+    name = "onnx transformer"
+
     def __init__(self, folded: FoldedTransformer, int8: bool = False) -> None:
+        super().__init__()
         onnxruntime = _packages()
-        self.folded = folded
+        self.torch_head, self.outputs = folded, folded.outputs
         self.names, model = head_graph(folded, int8)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
@@ -38,8 +48,8 @@ class OnnxHead:
         options.log_severity_level = 3  # errors
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    def prepare(self, vectors: Tensor, position: int) -> Prepared:
-        return self.folded.prepare(vectors, position)
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
+        return self.torch_head.prepare(encoded, position)
 
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         parts = [part.numpy() for text in texts for part in text]

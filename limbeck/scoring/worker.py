@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from limbeck.errors import LimbeckError
-from limbeck.files import write_atomically
+from limbeck.files import digest, write_atomically
+from limbeck.matchers.pair_scorer import PairScorer
 from limbeck.scoring.calibration import Calibration
-from limbeck.scoring.heads import PairHead
+from limbeck.scoring.heads import load_head, running
 from limbeck.scoring.plan import HEAD, SCORES, Plan
-from limbeck.scoring.scorer import Scorer
 from limbeck.scoring.source import mapped_rows, open_source, source_state
 from limbeck.stores import EncodingStore
+
+if TYPE_CHECKING:
+    from limbeck.matchers.base import Matcher
 
 
 def require_same_source(plan: Plan) -> None:
@@ -26,6 +30,13 @@ def require_same_source(plan: Plan) -> None:
         raise LimbeckError(
             "the list of pairs, or its texts, changed while they were scored; start anew with another --out"
         )
+
+
+def model_identity(matcher: Matcher, model: str) -> str:
+    """What a job is keyed by: the model's weights and configuration, and its calibration."""
+    from limbeck.matchers.loading import model_folder  # not above: most workers load no model
+
+    return digest(str(matcher.identity()), repr(Calibration.load(model_folder(model))))
 
 
 def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
@@ -56,8 +67,22 @@ class Worker:
         self.calibration = Calibration.load(folder / HEAD)
         require_same_source(plan)
         self.source = open_source(plan.list_file, plan.left, plan.right, folder / "work")
-        stores = [EncodingStore.read(folder / place) for place in plan.stores]
-        self.scorer = Scorer(PairHead.load(folder / HEAD).folded(plan.head), stores, plan.batch)
+        self.scores = self._of_stored_texts() if plan.stores else self._of_whole_model()
+
+    def _of_stored_texts(self) -> Callable[[np.ndarray], np.ndarray]:
+        stores = [EncodingStore.read(self.folder / place) for place in self.plan.stores]
+        scorer = PairScorer(running(load_head(self.folder / HEAD), self.plan.head), stores, self.plan.batch)
+        return lambda rows: scorer.score(store_rows(self.folder, rows))
+
+    def _of_whole_model(self) -> Callable[[np.ndarray], np.ndarray]:
+        """For a model that keeps nothing of a text: only here does a worker load a model."""
+        from limbeck.matchers import load
+        from limbeck.scoring.whole_model import WholeModel
+
+        matcher = load(self.plan.model)
+        if model_identity(matcher, self.plan.model) != self.plan.identity:
+            raise LimbeckError(f"{self.plan.model}: changed while its pairs were scored; choose another --out")
+        return WholeModel(matcher, self.source.tables).score
 
     @cached_property
     def by_left(self) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +102,7 @@ class Worker:
             order, lefts = self.by_left
             numbers = order[slice(*_whole_lefts(lefts, start, stop))]
             rows = np.asarray(self.source.pairs[numbers], dtype=np.int64)
-        scores = self.scorer.score(store_rows(self.folder, rows)) if len(rows) else np.zeros((0, 1), np.float32)
+        scores = self.scores(rows) if len(rows) else np.zeros((0, 1), np.float32)
         bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         if len(bad):
             raise LimbeckError(f"the score of pair {numbers[bad[0]]} is not finite; the model is damaged, use another")

@@ -18,6 +18,7 @@ from limbeck.data.passages import Passages, load_passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest, directory_atomically
+from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import say
 from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
 from limbeck.search.dense_part import model_digest
@@ -136,7 +137,7 @@ class Builder:
         encode_with_store(store, texts(), self.matcher.encode_document, total=count)
         rows = [store.rows(block) for block in _blocks(texts())]
         short = None if table is None else table.astype(np.int32)
-        return Encoded(store, np.concatenate(rows), self.matcher.similarity, short)
+        return Encoded(store, np.concatenate(rows), self.matcher.interaction.name, short)
 
     def facts(self, kind: str) -> DenseFacts:
         """What the manifest says of the dense part before it is built; `kind` may still be `auto`."""
@@ -147,7 +148,7 @@ class Builder:
         return DenseFacts(
             kind,
             matcher.dim,
-            matcher.similarity,
+            matcher.interaction.name,
             model_digest(matcher),
             window=windows.size if windows else None,
             stride=windows.stride if windows else None,
@@ -196,7 +197,7 @@ def load_encoder(model: str | Path | Any) -> Any:
     from limbeck.matchers import load
 
     matcher = load(model) if isinstance(model, str | Path) else model
-    if getattr(matcher, "similarity", None) not in ("dot", "cosine"):
+    if not (encodes_apart(matcher) and matcher.interaction.search == "inner_product"):
         problem = f"is a {matcher.kind}, which has no single vector for a passage"
         raise LimbeckError(f"{model}: {problem}; give a dual encoder, or leave the dense part out with --no-dense")
     return matcher

@@ -126,6 +126,10 @@ class EncodingStore(ShardedStore):
             vectors[where] = unpack(mapped["vectors.npy"].array[local], scales)
         return vectors
 
+    def encodings(self, rows: np.ndarray) -> np.ndarray | Ragged:
+        """The vectors of numbered rows, in whatever shape the store holds them."""
+        return self.take_ragged(rows) if self.tokens == "ragged" else self.take(rows)
+
     def take_ragged(self, rows: np.ndarray) -> Ragged:
         """The vectors of numbered rows in a ragged store."""
         if self.tokens != "ragged":

@@ -23,6 +23,11 @@ class Ragged:
         vectors = np.concatenate(parts) if parts else np.empty((0, dim), dtype=np.float32)
         return cls(np.asarray(vectors, dtype=np.float32), lengths)
 
+    @classmethod
+    def join(cls, parts: Sequence[Ragged]) -> Ragged:
+        """Several of them as one, in their order."""
+        return cls(np.concatenate([part.vectors for part in parts]), np.concatenate([part.lengths for part in parts]))
+
     @property
     def offsets(self) -> np.ndarray:
         """Where each text starts, and where the last one ends: [texts + 1] int64."""

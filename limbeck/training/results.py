@@ -23,11 +23,12 @@ from limbeck.evaluation import (
 )
 from limbeck.evaluation.command import size_in_mb
 from limbeck.evaluation.pair_result import PairResult
-from limbeck.evaluation.rank import Scorer, can_search, encodes_ahead, encodes_tokens
+from limbeck.evaluation.rank import Scorer, can_search
 from limbeck.evaluation.remember import Remembering
 from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
+from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.matchers.half import in_bf16
 from limbeck.progress import say
 from limbeck.training.session import Session
@@ -112,7 +113,7 @@ class Bench:
 
     def _measured(self, name: str, kind: Kind, matcher: Matcher, objective: str | None) -> Measured:
         data = self.session.data
-        ranker: Scorer = Remembering(matcher) if encodes_ahead(matcher) or encodes_tokens(matcher) else matcher
+        ranker: Scorer = Remembering(matcher) if encodes_apart(matcher) else matcher
         searches = self.spec.task != "rerank" and can_search(matcher)
         found = self._judged(retrieve(ranker, data, list(self.labels), k=self.spec.depth)) if searches else None
         if self.spec.task == "retrieve" and found is not None:

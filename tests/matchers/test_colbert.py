@@ -159,9 +159,12 @@ def test_maxsim_belongs_to_a_colbert():
         MatcherSpec(similarity="maxsim")
 
 
-def test_encode_wants_a_list(tiny_bert):
+def test_one_text_has_its_own_token_vectors(tiny_bert):
+    matcher = build(spec(tiny_bert))
+    (listed,) = matcher.encode_document(["copy a file"])
+    assert np.array_equal(matcher.encode_document("copy a file"), listed)
     with pytest.raises(LimbeckError, match="put it in a list"):
-        build(spec(tiny_bert)).encode_query("one text")
+        matcher.encode("one text", 0)
 
 
 def test_nothing_encoded_is_nothing(tiny_bert):

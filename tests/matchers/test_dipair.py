@@ -103,6 +103,11 @@ def linear(states, layer):
     return states @ layer.weight.detach().double().numpy().T + layer.bias.detach().double().numpy()
 
 
+def scores(head, texts):
+    """Of pairs whose texts stand in the same row."""
+    return head.score([head.prepare(text, position) for position, text in enumerate(texts)])
+
+
 @pytest.mark.parametrize("heads", [1, 2])
 def test_the_transformer_head_is_berts_layer_over_marked_tokens(heads):
     torch.manual_seed(3)
@@ -131,7 +136,7 @@ def test_the_transformer_head_is_berts_layer_over_marked_tokens(heads):
         wide = linear(states, layer.widen)
         wide = wide * 0.5 * (1 + erf(wide / np.sqrt(2)))
         states = norm(states + linear(wide, layer.narrow), layer.second_norm)
-    assert np.allclose(head(texts).detach().numpy(), linear(states[:, 0], head.output), atol=1e-5)
+    assert np.allclose(scores(head, texts).detach().numpy(), linear(states[:, 0], head.output), atol=1e-5)
 
 
 def test_the_feed_forward_head_reads_the_vectors_side_by_side():
@@ -144,7 +149,7 @@ def test_the_feed_forward_head_reads_the_vectors_side_by_side():
         assert len(head.further) == layers - 1
         for layer in head.further:
             hidden = np.maximum(linear(hidden, layer), 0)
-        assert np.allclose(head(texts).detach().numpy(), linear(hidden, head.output), atol=1e-5)
+        assert np.allclose(scores(head, texts).detach().numpy(), linear(hidden, head.output), atol=1e-5)
 
 
 def test_the_cosine_head_by_hand():
@@ -155,7 +160,7 @@ def test_the_cosine_head_by_hand():
     texts = some_texts([1, 1], 4)
     left, right = (text.vectors[:, 0].double().numpy() for text in texts)
     cosine = (left * right).sum(1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
-    assert np.allclose(head(texts).detach().numpy()[:, 0], 3 * cosine - 1, atol=1e-5)
+    assert np.allclose(scores(head, texts).detach().numpy()[:, 0], 3 * cosine - 1, atol=1e-5)
     with pytest.raises(ValueError, match="head: cosine is of two vectors"):
         spec("x", head="cosine", tokens=(2, 1))
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import limbeck.matchers.pair_scorer as pair_scorer
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build, load
+from limbeck.matchers import DiPair, MatcherSpec, build, load
+from limbeck.progress import reporting
 from limbeck.scoring import job as job_module
 from limbeck.scoring import local
 from limbeck.scoring import scorer as scorer_module
 from limbeck.scoring import worker as worker_module
 from limbeck.scoring.calibration import Calibration
-from limbeck.scoring.encoders import encoder_of
 from limbeck.scoring.engine import in_words
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
@@ -217,8 +219,8 @@ def test_a_score_that_is_not_finite_is_named_by_its_pairs_number(model, texts, l
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
     worker = worker_module.Worker(tmp_path / "out")
-    score = worker.scorer.score
-    worker.scorer.score = lambda rows: np.where(np.arange(len(rows))[:, None] == 7, np.nan, score(rows))
+    score = worker.scores
+    worker.scores = lambda rows: np.where(np.arange(len(rows))[:, None] == 7, np.nan, score(rows))
     with pytest.raises(LimbeckError, match="the score of pair 37 is not finite"):
         worker.run(1)
     assert result(tmp_path / "out")[37]["pair"] == 37
@@ -394,7 +396,7 @@ def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, mo
         damage()
         kind, words = said()
         assert kind == "failed" and words.startswith(f"{out / 'head'}: is damaged (")
-        assert words.endswith("; run the same command again, which writes it anew")
+        assert words.endswith("; run the same command again, which writes it again")
     monkeypatch.setattr(worker_module, "Worker", lambda _: [][1])
     assert re.search(r"a worker failed in test_job.py:\d+ .IndexError: list index out of range.; please", said()[1])
 
@@ -505,10 +507,12 @@ def test_texts_that_change_while_they_are_scored_are_noticed(model, texts, liste
 
 
 def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model, texts, listed, tmp_path, monkeypatch):
-    def alone(matcher, position):  # whom a text is encoded with may change its last bits
-        return lambda some: np.concatenate([encoder_of(matcher, position)([text]) for text in some])
+    together = DiPair.encode
 
-    monkeypatch.setattr(job_module, "encoder_of", alone)
+    def alone(matcher, texts, position, batch_size=64):  # whom a text is encoded with may change its last bits
+        return np.concatenate([together(matcher, [text], position) for text in texts])
+
+    monkeypatch.setattr(DiPair, "encode", alone)
     file = write_ids(tmp_path / "pairs.csv", listed)
     ask, shared = (model, file, tmp_path / "out", ONE), tmp_path / "store"
     score_pairs(*ask, **sides_of(tmp_path), store=shared)
@@ -545,10 +549,44 @@ def test_a_folder_of_another_job_is_left_alone(model, texts, listed, tmp_path, t
     with pytest.raises(LimbeckError, match="holds another job .top_k differs."):
         score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), top_k=1)
     assert len(result(tmp_path / "out")) == 90
-    cross = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8)
-    build(cross).save_pretrained(tmp_path / "cross")
-    with pytest.raises(LimbeckError, match="a cross_encoder has no head that is cheap enough"):
-        score_pairs(str(tmp_path / "cross"), file, tmp_path / "new", ONE, **sides_of(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["cross_encoder", "colbert", "dual_encoder", "poly_encoder"])
+def test_every_kind_of_matcher_scores_a_list_as_it_scores_pairs(kind, texts, listed, tmp_path, tiny_bert, capsys):
+    spec = MatcherSpec(kind=kind, start=tiny_bert, query_length=8, document_length=8)
+    matcher = build(spec)
+    matcher.save_pretrained(tmp_path / kind)
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    told = []
+    with reporting(Told(told)):
+        score_pairs(str(tmp_path / kind), file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=40)
+    expected = matcher.score([(texts["left"][left], texts["right"][right]) for left, right in listed])
+    assert np.allclose([row["score"] for row in result(tmp_path / "out")], expected, atol=1e-5)
+    warned = [line for line in told if "reads both texts of every pair together: 90 pairs take about" in line]
+    assert bool(warned) == (kind == "cross_encoder")
+    assert (tmp_path / "out" / "encodings").exists() == (kind != "cross_encoder")
+
+
+def test_a_model_without_a_head_is_not_asked_for_one(texts, listed, tmp_path, tiny_bert):
+    spec = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8)
+    build(spec).save_pretrained(tmp_path / "cross")
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    with pytest.raises(LimbeckError, match="--head onnx: a cross_encoder has no head of its own; leave --head out"):
+        score_pairs(str(tmp_path / "cross"), file, tmp_path / "new", ONE, **sides_of(tmp_path), head="onnx")
+
+
+class Told:
+    """Keeps what is said."""
+
+    def __init__(self, lines):
+        self.lines = lines
+
+    @contextmanager
+    def task(self, label, total):
+        yield lambda count: None
+
+    def say(self, message):
+        self.lines.append(message)
 
 
 class Killing(LocalEngine):
@@ -585,7 +623,7 @@ class Damaging(LocalEngine):
 @pytest.mark.full
 def test_workers_that_fail_end_the_job_with_their_reason(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
-    with pytest.raises(LimbeckError, match="head: is damaged .*; run the same command again, which writes it anew"):
+    with pytest.raises(LimbeckError, match="head: is damaged .*; run the same command again, which writes it again"):
         score_pairs(model, file, tmp_path / "out", Damaging(2), **sides_of(tmp_path), shard=30)
     assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path)).scored == 90
 
@@ -646,15 +684,16 @@ def test_little_room_for_prepared_texts_changes_nothing_but_the_order_of_work(
 ):
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "much", ONE, **sides_of(tmp_path), head="torch")
-    monkeypatch.setattr(scorer_module, "PREPARED", 4000)
+    monkeypatch.setattr(pair_scorer, "PREPARED", 4000)
+    monkeypatch.setattr(pair_scorer, "SAMPLE", 2)
     prepared = []
-    prepare = scorer_module.Scorer.prepare
+    prepare = pair_scorer.PairScorer.prepare
 
     def counted(self, rows, position):
         prepared.append(len(rows))
         return prepare(self, rows, position)
 
-    monkeypatch.setattr(scorer_module.Scorer, "prepare", counted)
+    monkeypatch.setattr(pair_scorer.PairScorer, "prepare", counted)
     score_pairs(model, file, tmp_path / "little", ONE, **sides_of(tmp_path), head="torch")
     assert max(prepared) < 12  # fewer than either side's distinct texts
     for much, little in zip(result(tmp_path / "much"), result(tmp_path / "little"), strict=True):
@@ -675,7 +714,7 @@ def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path,
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
     first = json.loads((tmp_path / "out" / "job.json").read_text())
-    monkeypatch.setattr(scorer_module.Scorer, "tune", lambda *_: 1)
+    monkeypatch.setattr(pair_scorer.PairScorer, "tune", lambda *_: 1)
     (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
     assert json.loads((tmp_path / "out" / "job.json").read_text()) == first

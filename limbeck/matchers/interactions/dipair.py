@@ -1,24 +1,26 @@
 """DiPair's heads: a small network over the few token vectors that each text keeps (DiPair Sec. 3).
 
-A head sees n texts, each as [B, slots, dim] and a mask of the slots that hold a token. What it computes before texts
-meet (positions, segments, the first layer's projections) depends on one text alone; `limbeck.scoring` takes it out of
-the per-pair work.
+A head sees n texts, each as [B, slots, dim] and a mask of the slots that hold a token. `folded` gives the same scores
+for inference with as little work per pair as can be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from limbeck.matchers.interactions.maxsim import TokenVectors
+from limbeck.matchers.encoding import Encoded, TokenVectors
+from limbeck.matchers.interactions.base import Interaction, Prepared, interaction
 
 ALIKE = 4.0  # a token's first logit with one that equals it; of 1, 4 and 11, 4 learnt fastest on wdc_products
 
 
-class TransformerHead(nn.Module):
+@interaction
+class TransformerHead(Interaction):
     """DiPair-TSF: a few transformer layers over all texts' tokens; the first output stands for the pair.
 
     Layers are BERT's (norm after the sum, GELU), with one attention head unless told otherwise. The paper's head starts
@@ -27,6 +29,8 @@ class TransformerHead(nn.Module):
 
     With `cosine`, the score is DE-Cos' and what the layers add to it, nothing at first.
     """
+
+    name = "transformer"
 
     def __init__(
         self,
@@ -40,6 +44,17 @@ class TransformerHead(nn.Module):
         cosine: bool = False,
     ) -> None:
         super().__init__()
+        self.outputs = outputs
+        self._arguments = {
+            "slots": list(slots),
+            "dim": dim,
+            "layers": layers,
+            "heads": heads,
+            "intermediate": intermediate,
+            "outputs": outputs,
+            "dropout": dropout,
+            "cosine": cosine,
+        }
         self.positions = nn.ModuleList(nn.Embedding(count, dim) for count in slots)
         self.segments = nn.Embedding(len(slots), dim)
         self.norm, self.dropout = nn.LayerNorm(dim), nn.Dropout(dropout)
@@ -58,15 +73,28 @@ class TransformerHead(nn.Module):
         positions: nn.Embedding = self.positions[text]  # type: ignore[assignment]
         return self.norm(vectors + positions.weight + self.segments.weight[text])
 
-    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
-        """Scores [B, outputs]."""
-        states = torch.cat([self.inputs(text.vectors, number) for number, text in enumerate(texts)], dim=1)
-        mask = torch.cat([text.mask for text in texts], dim=1)  # [B, all slots]
-        states = self.dropout(states)
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return self._arguments
+
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
+        """The first layer's input and its mask; with `cosine`, the first tokens' unit vectors too."""
+        assert isinstance(encoded, TokenVectors)
+        states = self.inputs(encoded.vectors, position)
+        return (states, encoded.mask) if self.cosine is None else (states, encoded.mask, _first_unit(encoded))
+
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        states = self.dropout(torch.cat([text[0] for text in texts], dim=1))
+        mask = torch.cat([text[1] for text in texts], dim=1)  # [pairs, all slots]
         for layer in self.layers[:-1]:
             states = layer(states, mask)
         scores = self.output(self.layers[-1](states, mask, first=True)[:, 0])
-        return scores if self.cosine is None else scores + self.cosine(texts)
+        return scores if self.cosine is None else scores + self.cosine.after(texts[0][2], texts[1][2])
+
+    def folded(self) -> Interaction:
+        from limbeck.matchers.interactions.folded import FoldedTransformer
+
+        return FoldedTransformer(self)
 
 
 class HeadLayer(nn.Module):
@@ -105,20 +133,44 @@ class HeadLayer(nn.Module):
         return found.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class FeedForwardHead(nn.Module):
+@interaction
+class FeedForwardHead(Interaction):
     """DiPair-FFNN: the vectors side by side into hidden layers; with one slot a text it is the paper's DE-FFNN."""
+
+    name = "ffnn"
 
     def __init__(self, slots: Sequence[int], dim: int, layers: int, hidden: int, outputs: int, dropout: float) -> None:
         super().__init__()
+        self.outputs = outputs
+        self._arguments = {
+            "slots": list(slots),
+            "dim": dim,
+            "layers": layers,
+            "hidden": hidden,
+            "outputs": outputs,
+            "dropout": dropout,
+        }
         self.first = nn.Linear(sum(slots) * dim, hidden)
         self.further = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(layers - 1))
         self.output = nn.Linear(hidden, outputs)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
-        """Scores [B, outputs]; a slot without a token is zeros."""
-        flat = torch.cat([(text.vectors * text.mask.unsqueeze(-1)).flatten(1) for text in texts], dim=1)
-        return self.after(self.first(self.dropout(flat)))
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return self._arguments
+
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
+        """The vectors side by side; a slot without a token is zeros."""
+        assert isinstance(encoded, TokenVectors)
+        return ((encoded.vectors * encoded.mask.unsqueeze(-1)).flatten(1),)
+
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        return self.after(self.first(self.dropout(torch.cat([text[0] for text in texts], dim=1))))
+
+    def folded(self) -> Interaction:
+        from limbeck.matchers.interactions.folded import FoldedFeedForward
+
+        return FoldedFeedForward(self)
 
     def after(self, found: Tensor) -> Tensor:
         """The rest of the way, from what the first layer found [B, hidden]."""
@@ -127,19 +179,29 @@ class FeedForwardHead(nn.Module):
         return self.output(torch.relu(found))
 
 
-class CosineHead(nn.Module):
+@interaction
+class CosineHead(Interaction):
     """DE-Cos: the cosine of two vectors, by a learnt factor and offset, so that it can be a probability's logit."""
+
+    name = "scaled_cosine"
 
     def __init__(self, scale: float = 10.0) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.tensor(scale))
         self.offset = nn.Parameter(torch.tensor(-scale / 2))
 
-    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
-        """Scores [B, 1]."""
-        left, right = (F.normalize(text.vectors[:, 0], dim=-1) for text in texts)
-        return self.after(left, right)
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
+        assert isinstance(encoded, TokenVectors)
+        return (_first_unit(encoded),)
+
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        return self.after(texts[0][0], texts[1][0])
 
     def after(self, left: Tensor, right: Tensor) -> Tensor:
         """Of unit vectors [B, dim]."""
         return self.scale * (left * right).sum(dim=-1, keepdim=True) + self.offset
+
+
+def _first_unit(encoded: TokenVectors) -> Tensor:
+    """The first token's vector at unit length: [texts, dim]."""
+    return F.normalize(encoded.vectors[:, 0], dim=-1)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from torch import nn
-
 from limbeck.errors import LimbeckError
+from limbeck.matchers.interactions.base import Interaction
 from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, TransformerHead
 from limbeck.matchers.interactions.poly import PolyAttention
 from limbeck.matchers.spec import MatcherSpec
 
 
-def make_head(spec: MatcherSpec, dim: int) -> nn.Module:
+def make_head(spec: MatcherSpec, dim: int) -> Interaction:
     """What reads the kept vectors, of `dim` numbers each."""
     if spec.kind == "poly_encoder":
         return PolyAttention(dim)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from limbeck.matchers.encoding import Encoded, TokenVectors
+from limbeck.matchers.interactions.base import Interaction, Prepared, Search, interaction
 from limbeck.stores.ragged import Ragged
 
 NOTHING = -1e9  # the score of a document without a single token that counts, as sentence-transformers has it
@@ -16,37 +18,58 @@ _SIMILARITIES = 2**24  # in memory at a time: 64 MB
 _TOKENS, _QUERIES = 2048, 8  # that meet at a time at inference: their similarities stay in the processor's cache
 
 
-class TokenVectors(NamedTuple):
-    """A vector for every token of a batch of texts, and which of them count."""
+@interaction
+class MaxSim(Interaction):
+    """s(q, d) = sum_i max_j <q_i, d_j>.
 
-    vectors: Tensor  # [texts, tokens, dim]
-    mask: Tensor  # [texts, tokens] bool
-
-
-class MaxSim(nn.Module):
-    """s(q, d) = sum_i max_j <q_i, d_j>; with `mean`, the average over the query's tokens instead of the sum.
-
-    All pairs of the batch are scored, whatever the lists: next to the encoders that is cheap. Memory holds the
-    similarities of all query tokens with one slice of the documents, and for the backward pass only which document
+    In training all pairs of the batch are scored, whatever the lists: next to the encoders that is cheap. Memory holds
+    the similarities of all query tokens with one slice of the documents, and for the backward pass only which document
     token was best.
     """
 
-    def __init__(self, mean: bool = False, at_once: int = _SIMILARITIES) -> None:
-        super().__init__()
-        self.mean, self.at_once = mean, at_once
+    name = "maxsim"
+    search: ClassVar[Search | None] = "maxsim"
+    mean: ClassVar[bool] = False
 
-    def forward(self, queries: TokenVectors, documents: TokenVectors, lists: Tensor | None) -> Tensor:
-        """Scores [B, K] of each query's list, or [B, P] of all pairs where `lists` is None."""
-        with torch.autocast(queries.vectors.device.type, enabled=False):
-            found = _BestMatch.apply(
-                queries.vectors.float(), documents.vectors.float(), documents.mask, self.at_once
-            )  # [B, tokens, P]
-            counts = queries.mask.unsqueeze(-1)
-            scores = torch.where(counts, found, 0.0).sum(dim=1)  # [B, P]
-            scores = torch.where(documents.mask.any(dim=1), scores, NOTHING)
-            if self.mean:
-                scores = scores / counts.sum(dim=1)
+    def __init__(self, at_once: int = _SIMILARITIES) -> None:
+        super().__init__()
+        self.at_once = at_once
+
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
+        assert isinstance(encoded, TokenVectors)
+        return encoded.vectors.float(), encoded.mask
+
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        (left, counts), (right, mask) = texts  # [pairs, query tokens, dim], [pairs, document tokens, dim]
+        similar = left @ right.transpose(1, 2)
+        best = similar.masked_fill(~mask.unsqueeze(1), torch.finfo(similar.dtype).min).amax(dim=-1)
+        scores = (best * counts).sum(dim=1)
+        return self._finished(scores, mask.any(dim=1), counts.sum(dim=1)).unsqueeze(-1)
+
+    def forward(self, texts: Sequence[Prepared], lists: Tensor | None) -> Tensor:
+        (queries, counts), (documents, mask) = texts
+        with torch.autocast(queries.device.type, enabled=False):
+            found = _BestMatch.apply(queries, documents, mask, self.at_once)  # [B, tokens, P]
+            scores = torch.where(counts.unsqueeze(-1), found, 0.0).sum(dim=1)  # [B, P]
+            scores = self._finished(scores, mask.any(dim=1), counts.sum(dim=1, keepdim=True))
         return scores if lists is None else scores.gather(1, lists)
+
+    def _finished(self, scores: Tensor, filled: Tensor, tokens: Tensor) -> Tensor:
+        """Sums over query tokens as scores; a document without tokens ranks below all others."""
+        scores = torch.where(filled, scores, NOTHING)
+        return scores / tokens if self.mean else scores
+
+    def match(self, queries: Ragged, documents: Ragged) -> np.ndarray:
+        """The scores of all pairs of encoded texts: [queries, documents]."""
+        return max_similarities(queries, documents, self.mean)
+
+
+@interaction
+class MeanMaxSim(MaxSim):
+    """s(q, d) = mean_i max_j <q_i, d_j>: the average over the query's tokens instead of the sum."""
+
+    name = "meanmaxsim"
+    mean: ClassVar[bool] = True
 
 
 class _BestMatch(torch.autograd.Function):

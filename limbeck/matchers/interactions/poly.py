@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from limbeck.matchers.interactions.maxsim import TokenVectors
+from limbeck.matchers.encoding import Encoded, TokenVectors
+from limbeck.matchers.interactions.base import Interaction, Prepared, interaction
 
 
-class PolyAttention(nn.Module):
+@interaction
+class PolyAttention(Interaction):
     """s = a <y, c> + b, y = sum_i softmax_i(<y_i, c>) y_i: the one vector c asks the codes y_1 ... y_m.
 
     Humeau et al. have no a and b, as they only rank; here they are learnt, so that s can be a probability's logit.
     """
 
+    name = "poly"
+
     def __init__(self, dim: int) -> None:
         super().__init__()
+        self.dim = dim
         self.scale = nn.Parameter(torch.tensor(dim**-0.5))
         self.offset = nn.Parameter(torch.tensor(0.0))
 
-    def forward(self, texts: Sequence[TokenVectors]) -> Tensor:
-        """Scores [B, 1]; the text with more than one slot is the coded one."""
-        left, right = (text.vectors for text in texts)
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"dim": self.dim}
+
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
+        assert isinstance(encoded, TokenVectors)
+        return (encoded.vectors,)
+
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        """The text with more than one slot is the coded one."""
+        (left,), (right,) = texts
         codes, vector = (left, right) if right.shape[1] == 1 else (right, left)
-        logits = codes @ vector.transpose(1, 2)  # [B, codes, 1]
+        logits = codes @ vector.transpose(1, 2)  # [pairs, codes, 1]
         found = (logits.softmax(dim=1) * logits).sum(dim=1)  # <sum_i w_i y_i, c> = sum_i w_i <y_i, c>
         return self.scale * found + self.offset
 

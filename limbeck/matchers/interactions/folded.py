@@ -14,48 +14,24 @@ For N + M = 12 tokens of 256 numbers, 2 layers of 1024, that leaves 7.0 of 18.9 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, HeadLayer, TransformerHead
-from limbeck.matchers.interactions.maxsim import TokenVectors
-from limbeck.matchers.interactions.poly import PolyAttention
-
-Prepared = tuple[Tensor, ...]  # what is known of texts at one position, one row a text
+from limbeck.matchers.encoding import Encoded, TokenVectors
+from limbeck.matchers.interactions.base import Interaction, Prepared
+from limbeck.matchers.interactions.dipair import FeedForwardHead, HeadLayer, TransformerHead
 
 
-class FoldedHead(Protocol):
-    """A head in two steps: once per text, then once per pair."""
-
-    def prepare(self, vectors: Tensor, position: int) -> Prepared:
-        """What can be known of texts [texts, slots, dim] before they meet."""
-        ...
-
-    def score(self, texts: Sequence[Prepared]) -> Tensor:
-        """Scores [pairs, outputs] of prepared texts, one row of each position a pair."""
-        ...
-
-
-def fold(head: nn.Module, tokens: Sequence[int], dim: int) -> FoldedHead:
-    """The folded form of a head over so many tokens of each text, each of `dim` numbers."""
-    if isinstance(head, TransformerHead):
-        return FoldedTransformer(head)
-    if isinstance(head, FeedForwardHead):
-        return FoldedFeedForward(head, tokens, dim)
-    if isinstance(head, CosineHead):
-        return FoldedCosine(head)
-    assert isinstance(head, PolyAttention)
-    return FoldedPoly(head)
-
-
-class FoldedTransformer:
+class FoldedTransformer(Interaction):
     """`TransformerHead`, folded."""
 
+    name = "folded transformer"
+
     def __init__(self, head: TransformerHead) -> None:
-        self.head = head.eval()
+        super().__init__()
+        self.head, self.outputs = head.eval(), head.outputs
         first, last = head.layers[0], head.layers[-1]
         assert isinstance(first, HeadLayer) and isinstance(last, HeadLayer)
         self.first, self.last, self.heads = first, last, first.heads
@@ -93,12 +69,13 @@ class FoldedTransformer:
         self.tell_bias = layer.merge.bias + layer.merge.weight @ value_bias
 
     @torch.inference_mode()
-    def prepare(self, vectors: Tensor, position: int) -> Prepared:
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
         """Residual input, queries, keys, merged values [texts, slots, ...] and the mask as logits [texts, slots].
 
         Before the mask, where the head adds their cosine, the unit vectors of first tokens [texts, dim].
         """
-        mask = (vectors != 0).any(dim=-1)
+        assert isinstance(encoded, TokenVectors)
+        vectors, mask = encoded
         states = self.head.inputs(vectors, position)
         hidden = torch.full(mask.shape, torch.finfo(states.dtype).min, device=states.device)
         masked = torch.where(mask, 0.0, hidden)
@@ -151,52 +128,26 @@ class FoldedTransformer:
         return layer.second_norm(states + layer.narrow(F.gelu(layer.widen(states))))
 
 
-class FoldedFeedForward:
+class FoldedFeedForward(Interaction):
     """`FeedForwardHead`, folded: the first layer is linear, so each text's part of it is known ahead."""
 
-    def __init__(self, head: FeedForwardHead, tokens: Sequence[int], dim: int) -> None:
-        self.head = head.eval()
-        sizes = [slots * dim for slots in tokens]
+    name = "folded ffnn"
+
+    def __init__(self, head: FeedForwardHead) -> None:
+        super().__init__()
+        self.head, self.outputs = head.eval(), head.outputs
+        sizes = [slots * head.arguments["dim"] for slots in head.arguments["slots"]]
         self.parts = [part.detach().clone() for part in head.first.weight.split(sizes, dim=1)]
 
     @torch.inference_mode()
-    def prepare(self, vectors: Tensor, position: int) -> Prepared:
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
         bias = self.head.first.bias if position == 0 else None
-        return (F.linear(vectors.flatten(1), self.parts[position], bias),)
+        (flat,) = self.head.prepare(encoded, position)
+        return (F.linear(flat, self.parts[position], bias),)
 
     @torch.inference_mode()
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         return self.head.after(sum((text[0] for text in texts[1:]), texts[0][0]))
-
-
-class FoldedCosine:
-    """`CosineHead`, folded: a text's vector is brought to unit length once."""
-
-    def __init__(self, head: CosineHead) -> None:
-        self.head = head.eval()
-
-    @torch.inference_mode()
-    def prepare(self, vectors: Tensor, position: int) -> Prepared:
-        return (F.normalize(vectors[:, 0], dim=-1),)
-
-    @torch.inference_mode()
-    def score(self, texts: Sequence[Prepared]) -> Tensor:
-        return self.head.after(texts[0][0], texts[1][0])
-
-
-class FoldedPoly:
-    """`PolyAttention`, which has nothing to fold."""
-
-    def __init__(self, head: PolyAttention) -> None:
-        self.head = head.eval()
-
-    def prepare(self, vectors: Tensor, position: int) -> Prepared:
-        return (vectors,)
-
-    @torch.inference_mode()
-    def score(self, texts: Sequence[Prepared]) -> Tensor:
-        seen = [torch.ones(text[0].shape[:2], dtype=torch.bool) for text in texts]
-        return self.head([TokenVectors(text[0], mask) for text, mask in zip(texts, seen, strict=True)])
 
 
 def _each_head(dim: int, heads: int) -> list[slice]:

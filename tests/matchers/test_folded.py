@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from limbeck.matchers import MatcherSpec, build
-from limbeck.scoring.folded import FoldedTransformer, fold
+from limbeck.matchers.encoding import InMemory, as_encoded
+from limbeck.matchers.interactions import Interaction
+from limbeck.matchers.interactions.folded import FoldedTransformer
+from limbeck.matchers.pair_scorer import PairScorer
 from limbeck.scoring.onnx_head import OnnxHead, seven_bits
-from limbeck.scoring.scorer import Scorer
 
 HEADS = {
     "two layers": {},
@@ -43,18 +45,22 @@ def test_folding_changes_no_score(tiny_bert, options):
         some = torch.randn(9, slots, matcher.dim, generator=generator)
         short = torch.rand(9, slots, generator=generator) < 0.3
         short[:, 0] = False
-        vectors.append(some.masked_fill(short.unsqueeze(-1), 0.0))
+        vectors.append(as_encoded(some.masked_fill(short.unsqueeze(-1), 0.0).numpy()))
         rows.append(torch.randint(9, (40,), generator=generator))
-    plain = matcher.match(vectors, rows)
-    folded = fold(matcher.head, matcher.spec.tokens, matcher.dim)
-    prepared = [folded.prepare(some, position) for position, some in enumerate(vectors)]
-    picked = [tuple(part[row] for part in text) for text, row in zip(prepared, rows, strict=True)]
-    found = folded.score(picked).numpy()
+
+    def picked(interaction):
+        prepared = [interaction.prepare(some, position) for position, some in enumerate(vectors)]
+        return [tuple(part[row] for part in text) for text, row in zip(prepared, rows, strict=True)]
+
+    with torch.inference_mode():
+        plain = matcher.interaction.score(picked(matcher.interaction)).numpy()
+        folded = matcher.interaction.folded()
+        found = folded.score(picked(folded)).numpy()
     assert np.ptp(plain) > 0.1
-    assert np.allclose(found.reshape(plain.shape), plain, atol=1e-4)
+    assert np.allclose(found, plain, atol=1e-4)
     if isinstance(folded, FoldedTransformer):
-        assert np.allclose(OnnxHead(folded).score(picked).numpy().reshape(plain.shape), plain, atol=1e-4)
-        rounded = OnnxHead(folded, int8=True).score(picked).numpy().reshape(plain.shape)
+        assert np.allclose(OnnxHead(folded).score(picked(folded)).numpy(), plain, atol=1e-4)
+        rounded = OnnxHead(folded, int8=True).score(picked(folded)).numpy()
         assert 0 < np.abs(rounded - plain).max() < 0.05 * np.ptp(plain)
 
 
@@ -68,19 +74,15 @@ def test_seven_bits_by_hand():
 
 
 def test_whom_a_pair_is_computed_with_does_not_depend_on_the_order_of_the_store():
-    class Rows:
-        def __init__(self, vectors):
-            self.vectors = vectors
+    class Watched(Interaction):
+        name = "watched"
 
-        def take(self, rows):
-            return self.vectors[rows]
-
-    class Watched:
         def __init__(self):
+            super().__init__()
             self.seen = []
 
-        def prepare(self, vectors, position):
-            return (vectors,)
+        def prepare(self, encoded, position):
+            return (encoded,)
 
         def score(self, texts):
             self.seen.append([part.clone() for (part,) in texts])
@@ -90,9 +92,9 @@ def test_whom_a_pair_is_computed_with_does_not_depend_on_the_order_of_the_store(
     vectors, pairs = generator.normal(size=(30, 4)).astype(np.float32), generator.integers(0, 30, size=(100, 2))
     order = generator.permutation(30)
     heads = Watched(), Watched()
-    first = Scorer(heads[0], [Rows(vectors), Rows(vectors)], batch=8).score(pairs)
+    first = PairScorer(heads[0], [InMemory(vectors), InMemory(vectors)], batch=8).score(pairs)
     moved = vectors[order], np.argsort(order)[pairs]
-    second = Scorer(heads[1], [Rows(moved[0]), Rows(moved[0])], batch=8).score(moved[1])
+    second = PairScorer(heads[1], [InMemory(moved[0]), InMemory(moved[0])], batch=8).score(moved[1])
     assert np.allclose(first[:, 0], (vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(axis=1), atol=1e-5)
     assert np.array_equal(first, second)
     for one, other in zip(heads[0].seen, heads[1].seen, strict=True):

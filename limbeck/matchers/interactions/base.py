@@ -1,0 +1,88 @@
+"""What every interaction is: two steps, the first once per text, the second once per pair.
+
+    prepared = [interaction.prepare(encoded, position) for position, encoded in enumerate(texts)]
+    scores = interaction.score([tuple(part[rows] for part in text) for text, rows in zip(prepared, pairs)])
+
+Training, re-ranking, latency and `limbeck score` all call these two. An interaction is built again from its
+`arguments` and its weights alone, so a worker that scores pairs needs no tower and no library of models.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.matchers.encoding import Encoded
+
+Prepared = tuple[Tensor, ...]  # what is known of texts at one position: tensors with one row for each text
+Search = Literal["inner_product", "maxsim"]
+
+
+class Interaction(nn.Module, ABC):
+    """Scores texts that are encoded."""
+
+    name: ClassVar[str]
+    search: ClassVar[Search | None] = None  # how a whole corpus can be searched, if at all
+    outputs: int = 1  # scores per pair
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What its constructor needs to build it again, as JSON."""
+        return {}
+
+    @abstractmethod
+    def prepare(self, encoded: Encoded, position: int) -> Prepared:
+        """Everything that depends on one text alone; `position` is the text's place in a pair."""
+
+    @abstractmethod
+    def score(self, texts: Sequence[Prepared]) -> Tensor:
+        """Scores [pairs, outputs] of prepared texts, one row of each position for each pair."""
+
+    def forward(self, texts: Sequence[Prepared], lists: Tensor | None) -> Tensor:
+        """Scores [B, K] of each query's list of documents, or [B, P] of all pairs where `lists` is None.
+
+        With several outputs there is one more dimension for them.
+        """
+        rows, columns = len(texts[0][0]), len(texts[1][0])
+        if lists is None:
+            lists = torch.arange(columns, device=texts[0][0].device).expand(rows, -1)
+        queries = torch.arange(rows, device=lists.device).unsqueeze(1).expand_as(lists).flatten()
+        picked = [take_rows(texts[0], queries), *(take_rows(text, lists.flatten()) for text in texts[1:])]
+        scores = self.score(picked).view(*lists.shape, self.outputs)
+        return scores.squeeze(-1) if self.outputs == 1 else scores
+
+    def folded(self) -> Interaction:
+        """The same scores for inference, with all that depends on no pair multiplied out ahead."""
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        first = next(self.parameters(), None)
+        return torch.device("cpu") if first is None else first.device
+
+
+INTERACTIONS: dict[str, type[Interaction]] = {}
+Kind = TypeVar("Kind", bound=type[Interaction])
+
+
+def interaction(kind: Kind) -> Kind:
+    """Register an interaction under its `name`, so that it can be built again where only its folder is known."""
+    INTERACTIONS[kind.name] = kind
+    return kind
+
+
+def interaction_named(name: str, arguments: dict[str, Any]) -> Interaction:
+    """Build a registered interaction; its weights are new."""
+    if name not in INTERACTIONS:
+        raise LimbeckError(f"unknown interaction {name!r}; {did_you_mean(name, list(INTERACTIONS))}")
+    return INTERACTIONS[name](**arguments)
+
+
+def take_rows(text: Prepared, rows: Tensor) -> Prepared:
+    """Some rows of prepared texts."""
+    return tuple(part[rows] for part in text)

@@ -1,0 +1,121 @@
+"""Scores of pairs whose texts are encoded: gather encodings, prepare each text once, run the interaction per pair.
+
+A scorer needs no tower and no tokeniser: only the interaction, the encodings, and the row of each text in them.
+
+What an interaction can know of a text before it meets another takes several times the room of what is stored. So pairs
+are taken tile by tile, so many texts of each position that all that is known of them fits `PREPARED`: a cross product
+reads every text once a tile of the others, and a list in which no text comes twice needs no more memory than one in
+which the same few meet all the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.matchers.encoding import Vectors, as_encoded
+from limbeck.matchers.interactions.base import Interaction, Prepared, take_rows
+from limbeck.stores.ragged import Ragged
+
+BATCHES = (32, 64, 128, 256, 512)  # pairs at a time, tried on the machine at hand
+TRIED = 2048  # pairs that are tried
+TEXTS = 1024  # prepared at a time
+PREPARED = 256 << 20  # bytes of prepared texts
+SAMPLE = 64  # texts by which the room of all is judged
+IN_CACHE = 2**20  # bytes of prepared texts that one batch of pairs reads, unless a batch is given
+
+
+class Encodings(Protocol):
+    """Encodings of texts, by their rows."""
+
+    def encodings(self, rows: np.ndarray) -> Vectors: ...
+
+
+class PairScorer:
+    """Scores pairs that are given as rows of encodings."""
+
+    def __init__(self, interaction: Interaction, stores: Sequence[Encodings], batch: int | None = None) -> None:
+        self.interaction, self.stores = interaction, stores
+        self.batch = batch
+        self._known: dict[int, tuple[np.ndarray, Prepared]] = {}
+
+    @torch.inference_mode()
+    def score(self, rows: np.ndarray) -> np.ndarray:
+        """Scores [pairs, outputs] of rows [pairs, positions]."""
+        if not len(rows):
+            return np.zeros((0, self.interaction.outputs), dtype=np.float32)
+        found = [_by_appearance(column) for column in rows.T]
+        places = [place for _, place in found]
+        sizes = [self._bytes_of_a_text(distinct, position) for position, (distinct, _) in enumerate(found)]
+        room = PREPARED // len(sizes)
+        tiles = [place // max(1, room // size) for place, size in zip(places, sizes, strict=True)]
+        batch = self.batch or max(BATCHES[0], IN_CACHE // sum(sizes))
+        # Tile by tile; within one, neighbours share their left text, which stays in the processor's cache.
+        order = np.lexsort((*reversed(places), *reversed(tiles)))
+        turns = np.any([np.diff(tile[order]) != 0 for tile in tiles], axis=0)
+        scores = np.empty((len(rows), self.interaction.outputs), dtype=np.float32)
+        for tile in np.split(order, np.flatnonzero(turns) + 1):
+            texts = []
+            for position, (distinct, place) in enumerate(found):
+                present, where = np.unique(place[tile], return_inverse=True)
+                prepared = self._prepared(distinct[present], position)
+                texts.append((prepared, torch.from_numpy(where).to(prepared[0].device)))
+            blocks = [self._score_batch(texts, slice(at, at + batch)) for at in range(0, len(tile), batch)]
+            scores[tile] = torch.cat(blocks).float().cpu().numpy()
+        return scores
+
+    def _prepared(self, rows: np.ndarray, position: int) -> Prepared:
+        """What the interaction knows of texts; kept until others are asked for."""
+        if position not in self._known or not np.array_equal(self._known[position][0], rows):
+            self._known.pop(position, None)  # before its successor takes the room
+            self._known[position] = rows, self.prepare(rows, position)
+        return self._known[position][1]
+
+    def _score_batch(self, texts: Sequence[tuple[Prepared, Tensor]], some: slice) -> Tensor:
+        return self.interaction.score([take_rows(prepared, place[some]) for prepared, place in texts])
+
+    def _bytes_of_a_text(self, rows: np.ndarray, position: int) -> int:
+        """Bytes that a prepared text takes; where texts differ in their number of tokens, one of the longer ones."""
+        sample = rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE]
+        prepared = self.prepare(sample, position)
+        return max(1, sum(part.element_size() * part.numel() for part in prepared) // len(sample))
+
+    def prepare(self, rows: np.ndarray, position: int) -> Prepared:
+        """What the interaction can know of texts, by their rows."""
+        device, store = self.interaction.device, self.stores[position]
+        starts = range(0, len(rows), TEXTS)
+        stored = [store.encodings(rows[start : start + TEXTS]) for start in starts]
+        if isinstance(stored[0], Ragged):  # padded to one width, so that blocks can be joined
+            stored = [Ragged.join(stored)]  # type: ignore[arg-type]
+        blocks = [self.interaction.prepare(as_encoded(block, device), position) for block in stored]
+        return blocks[0] if len(blocks) == 1 else tuple(torch.cat(part) for part in zip(*blocks, strict=True))
+
+    def tune(self, rows: np.ndarray) -> float:
+        """Settle on the batch that is fastest here: small ones stay in cache, large ones waste less. Its seconds."""
+        some = rows[:TRIED]
+        self.score(some)  # prepares the texts, once
+        spent = {}
+        for batch in BATCHES:
+            self.batch = batch
+            start = time.perf_counter()
+            self.score(some)
+            spent[batch] = time.perf_counter() - start
+        self.batch = min(spent, key=spent.__getitem__)
+        return spent[self.batch]
+
+
+def _by_appearance(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows in the order of the pairs, and each pair's place among them.
+
+    So whom a pair is computed with, and its last digit with that, depends on the list and not on the store's order.
+    """
+    distinct, first, place = np.unique(rows, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[place]

@@ -1,0 +1,45 @@
+"""Pairs scored by a model that keeps nothing of a text: both texts are read together, for every pair again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from limbeck.data import Texts
+from limbeck.matchers.base import Matcher
+from limbeck.progress import reporting, say
+from limbeck.scoring.scorer import one_thread
+from limbeck.scoring.source import Source
+
+SHARD = 2_000  # pairs in a file: some seconds to a minute of work
+FEW = 32  # pairs that are timed
+
+
+class WholeModel:
+    """Scores pairs that are given as rows of text tables."""
+
+    def __init__(self, matcher: Matcher, tables: Sequence[Texts]) -> None:
+        self.matcher, self.tables = matcher, tables
+
+    def score(self, rows: np.ndarray) -> np.ndarray:
+        """Scores [pairs, outputs] of rows [pairs, positions]."""
+        texts = [table.take(column) for table, column in zip(self.tables, rows.T, strict=True)]
+        return np.asarray(self.matcher.score(list(zip(*texts, strict=True)))).reshape(len(rows), -1)
+
+
+def warn_of_time(matcher: Matcher, source: Source) -> None:
+    """Say how long a list will take, from a few of its pairs."""
+    few = source.rows(0, min(len(source), FEW))
+    scorer = WholeModel(matcher, source.tables)
+    with reporting(None), one_thread():
+        scorer.score(few[:1])
+        began = time.perf_counter()
+        scorer.score(few)
+    seconds = (time.perf_counter() - began) / len(few) * len(source)
+    length = f"{seconds / 3600:,.1f} hours" if seconds > 7200 else f"{seconds / 60:,.1f} minutes"
+    say(
+        f"this {matcher.kind.replace('_', '-')} reads both texts of every pair together: {len(source):,} pairs take "
+        f"about {length} on one core; for long lists, distil it into a dipair or a dual_encoder"
+    )
