@@ -20,7 +20,7 @@ import torch
 from benchmarks.alone import alone, peak_mb
 from limbeck.matchers import build
 from limbeck.matchers.interactions import MaxSim, TokenVectors
-from limbeck.signals import Signals, Targets
+from limbeck.signals import Signals
 from limbeck.training.batches import Collator
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.session import Session
@@ -52,16 +52,16 @@ def step_times(steps: int) -> dict[str, float]:
         times["tokenising"].append(time.perf_counter() - start)
         start = time.perf_counter()
         with torch.no_grad():
-            told = Signals(scores=teacher(batch["teacher"]).scores)
+            told = Signals(scores=teacher(batch.live).scores)
         times["teacher"].append(time.perf_counter() - start)
         start = time.perf_counter()
-        shown = student(batch["student"])
-        targets = Targets(mask=batch["mask"], labels=batch["labels"])
+        shown = student(batch.student)
+        targets = batch.targets
         sum(weight * objective(shown, told, targets).mean() for weight, objective in objectives).backward()
         optimiser.step()
         optimiser.zero_grad()
         times["student"].append(time.perf_counter() - start)
-        times["distinct documents"].append(batch["student"]["document_count"] / 1000)
+        times["distinct documents"].append(batch.student.document_count / 1000)
     return {name: statistics.median(spent[2:]) * 1000 for name, spent in times.items()}
 
 

@@ -32,10 +32,10 @@ def measure(texts: int, length: int, repeats: int) -> dict[str, float]:
     padded = tower.prepare(sample, "document")
     chunks_module.split_by_length = plain
     tokens = {
-        name: sum(chunk["attention_mask"].numel() for chunk in prepared["chunks"])
+        name: sum(chunk["attention_mask"].numel() for chunk in prepared.passes)
         for name, prepared in (("padded", padded), ("chunked", chunked))
     }
-    real = sum(int(chunk["attention_mask"].sum()) for chunk in chunked["chunks"])
+    real = sum(int(chunk["attention_mask"].sum()) for chunk in chunked.passes)
     seconds: dict[str, list[float]] = {"padded": [], "chunked": []}
     for _ in range(repeats + 1):
         for name, prepared in (("padded", padded), ("chunked", chunked)):
@@ -46,7 +46,7 @@ def measure(texts: int, length: int, repeats: int) -> dict[str, float]:
     return {
         "texts": texts,
         "length": length,
-        "chunks": len(chunked["chunks"]),
+        "chunks": len(chunked.passes),
         "real_tokens": real,
         "padded_tokens": tokens["padded"],
         "chunked_tokens": tokens["chunked"],

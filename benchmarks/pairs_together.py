@@ -56,7 +56,7 @@ def measure(pairs: list[Pair]) -> list[dict[str, Any]]:
                 inputs = collator(next(batches[name]))["student"]
                 student(inputs).scores.sum().backward()
                 seconds[name].append(time.perf_counter() - began)
-                chunks = (chunk for some in inputs["texts"] for chunk in some["chunks"])
+                chunks = (chunk for some in inputs.texts for chunk in some.passes)
                 texts[name].append(sum(len(chunk["input_ids"]) for chunk in chunks))
                 student.zero_grad()
         found = {name: float(np.median(times[1:])) for name, times in seconds.items()}  # the first warms up

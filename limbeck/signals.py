@@ -1,7 +1,8 @@
 """What passes between teacher, student and objective.
 
-One batch holds B queries and, for each, a list of K candidate documents. When every in-batch pair counts,
-K is simply the number of distinct documents in the batch; no objective needs to know which it is.
+One batch holds B queries, the P distinct documents that they mention and, for each query, a list of K of them. When
+every in-batch pair counts, K = P and every list is all documents; no objective needs to know which it is. A batch may
+have no lists (K = 0): embedding matching trains on texts alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor
+
+SIGNALS = ("scores", "queries", "documents", "token_logits")
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Signals:
 
     scores: Tensor | None = None  # [B, K] raw logits, never passed through an activation; [B, K, C] for C classes
     queries: Tensor | None = None  # [B, dim] pooled query embeddings
-    documents: Tensor | None = None  # [B, K, dim] pooled document embeddings
+    documents: Tensor | None = None  # [P, dim] pooled embeddings of the batch's distinct documents
     token_logits: Tensor | None = None  # [M, vocabulary] at the masked tokens, in the order of MaskedTokens
 
 
@@ -45,3 +48,18 @@ class Targets:
     labels: Tensor  # [B, K] graded or soft relevance, or a class; [B, K, C] soft classes; NaN where nobody judged
     tokens: MaskedTokens | None = None  # known only where an objective asks for token logits
     own: Tensor | None = None  # [B, K] bool: chosen for this query, not for another of the batch; None is all of them
+    lists: Tensor | None = None  # [B, K] rows of the distinct documents, 0 where padded; None: each list has them all
+
+    def per_list(self, documents: Tensor) -> Tensor:
+        """What is known of each distinct document [P, ...] as [B, K, ...], list by list."""
+        if self.lists is None:
+            return documents.expand(len(self.mask), *documents.shape)
+        return documents[self.lists]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What an objective has to know of student and teacher to build what is trained with it."""
+
+    student: int  # numbers in a pooled embedding
+    teacher: int | None = None  # the same of the teacher; None where there are only its scores

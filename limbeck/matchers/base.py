@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.chunks import Chunks
 from limbeck.matchers.encoding import Encoding
-from limbeck.matchers.token_head import TokenHead
+from limbeck.matchers.token_head import Vocabulary
 from limbeck.signals import Signals
 
 SCORES = frozenset({"scores"})
@@ -67,16 +68,32 @@ class TextBatch:
     def own_documents(self) -> Sequence[Document]:
         return self.documents[self.document_slice]
 
+    @property
+    def own_lists(self) -> Tensor | None:
+        return None if self.lists is None else self.lists[self.query_slice]
+
+
+class PreparedBatch:
+    """A batch as a matcher's `forward` reads it; each architecture has its own dataclass."""
+
+    @property
+    def tokenised(self) -> list[tuple[Chunks, int]]:
+        """What of it is made of tokens, and the place of each part's first text among all processes' texts."""
+        raise NotImplementedError
+
+    masked: list[Chunks]  # the tokenised parts with gaps in them, where a student restores tokens
+
 
 class Matcher(nn.Module, ABC):
     """Scores how well a document answers a query."""
 
     kind: ClassVar[str]
+    shows: ClassVar[frozenset[str]] = SCORES  # the signals that it can show
     bf16 = False  # whether it computes in bfloat16: see `half`
 
     def __init__(self) -> None:
         super().__init__()
-        self.token_head: TokenHead | None = None  # only while it trains: see `add_token_head`
+        self.heads = nn.ModuleDict()  # what is trained with it and never saved: see `add_token_head`
 
     @property
     def outputs(self) -> int:
@@ -93,11 +110,11 @@ class Matcher(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> PreparedBatch:
         """Tokenise a batch for `forward`; runs in the data loader. `chunk` bounds the texts in one pass."""
 
     @abstractmethod
-    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+    def forward(self, inputs: Any, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
         """Show the signals in `needs` for a prepared batch.
 
         With `recompute` the activations of each chunk are dropped and computed again in the backward pass, so that
@@ -119,6 +136,15 @@ class Matcher(nn.Module, ABC):
     def add_token_head(self, seed: int) -> None:
         """Make the matcher able to show token logits, for training; the head is of no use afterwards and not saved."""
         raise LimbeckError(f"masked_lm: a {self.kind} cannot restore masked tokens; use kind: dual_encoder, or drop it")
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What a matcher with a token head may mask, and what can stand in its place."""
+        raise LimbeckError(f"masked_lm: a {self.kind} cannot restore masked tokens; use kind: dual_encoder, or drop it")
+
+    def append_projection(self, projection: nn.Linear) -> None:
+        """Make a linear map that was trained on the matcher's embeddings a part of it."""
+        raise LimbeckError(f"a {self.kind} has no embedding to project; use kind: dual_encoder, or drop the objective")
 
     @property
     def device(self) -> torch.device:

@@ -8,21 +8,37 @@ touching which queries meet in a batch, which grouping whole queries by length w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from limbeck.matchers.device import on_device
 from limbeck.progress import progress
 
 T = TypeVar("T")
+Side = Literal["query", "document"]
+Features = dict[str, Any]  # what a tokeniser makes of some texts, and a model reads
 
 PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
 STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
 MOST_BORDERS = 128
 BLOCK = 512  # texts that are sorted together for inference, between two signs of progress
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Texts that are tokenised, sorted by length and cut into passes of a model."""
+
+    passes: list[Features]
+    restore: Tensor  # [texts] puts the rows of all passes back in the order of the texts
+    side: Side = "query"
+
+    def __len__(self) -> int:
+        return len(self.restore)
 
 
 def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
@@ -53,12 +69,13 @@ def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: 
 
 def prepare_chunks(
     texts: Sequence[Any],
-    preprocess: Callable[[list[Any]], dict[str, Any]],
+    preprocess: Callable[[list[Any]], Features],
     limit: int | None = None,
-) -> dict[str, Any]:
-    """Tokenise `texts` once and cut the result into chunks; `restore` undoes the sorting."""
+    side: Side = "query",
+) -> Chunks:
+    """Tokenise `texts` once and cut the result into chunks."""
     if not texts:
-        return {"chunks": [], "restore": torch.empty(0, dtype=torch.long)}
+        return Chunks([], torch.empty(0, dtype=torch.long), side)
     features = preprocess(list(texts))
     real_tokens = features["attention_mask"].bool()
     if "query_expansion_positions" in features:  # ColBERT's [MASK] tokens count, whether they are attended to or not
@@ -66,40 +83,40 @@ def prepare_chunks(
     lengths = real_tokens.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
     padded_left = bool((~real_tokens[:, 0]).any())
-    chunks = []
+    passes = []
     for rows in split_by_length(lengths[order].tolist(), limit):
         width = int(lengths[order[rows]].max())
         real = slice(-width, None) if padded_left else slice(width)
-        chunks.append(
+        passes.append(
             {
                 name: value[order[rows]][:, real] if isinstance(value, Tensor) and value.dim() == 2 else value
                 for name, value in features.items()
             }
         )
-    return {"chunks": chunks, "restore": torch.argsort(order)}
+    return Chunks(passes, torch.argsort(order), side)
 
 
-def run_chunks(prepared: dict[str, Any], run: Callable[[dict[str, Any]], Tensor], recompute: bool = False) -> Tensor:
+def run_chunks(chunks: Chunks, run: Callable[[Features], Tensor], recompute: bool = False) -> Tensor:
     """Apply `run` to each chunk and put the rows back in the order of the texts."""
-    return torch.cat(each_chunk(prepared, run, recompute))[prepared["restore"]]
+    return torch.cat(each_chunk(chunks, run, recompute))[chunks.restore]
 
 
-def each_chunk(prepared: dict[str, Any], run: Callable[[dict[str, Any]], T], recompute: bool = False) -> list[T]:
+def each_chunk(chunks: Chunks, run: Callable[[Features], T], recompute: bool = False) -> list[T]:
     """What `run` makes of each chunk, in the order of the chunks."""
 
-    def fresh(chunk: dict[str, Any]) -> T:
+    def fresh(chunk: Features) -> T:
         return run(dict(chunk))  # a copy for every pass: modules put their results into the features they get
 
     if recompute and torch.is_grad_enabled():
-        return [checkpoint(fresh, chunk, use_reentrant=False) for chunk in prepared["chunks"]]
-    return [fresh(chunk) for chunk in prepared["chunks"]]
+        return [checkpoint(fresh, chunk, use_reentrant=False) for chunk in chunks.passes]
+    return [fresh(chunk) for chunk in chunks.passes]
 
 
 def inferred(
     model: nn.Module,
     texts: Sequence[Any],
-    prepare: Callable[[list[Any]], dict[str, Any]],
-    run: Callable[[dict[str, Any]], Tensor],
+    prepare: Callable[[list[Any]], Chunks],
+    run: Callable[[Features], Tensor],
     label: str,
 ) -> Iterator[Tensor]:
     """What `run` makes of the chunks that `prepare` makes of each block of texts, in their order, without gradients.
@@ -112,22 +129,13 @@ def inferred(
         for start in range(0, len(texts), BLOCK):
             block = list(texts[start : start + BLOCK])
             with torch.inference_mode():
-                found = run_chunks(_on(prepare(block), device), run)
+                found = run_chunks(on_device(prepare(block), device), run)
             yield found.float().cpu()
             advance(len(block))
 
 
-def _on(prepared: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Prepared chunks on the model's device."""
-    chunks = [
-        {name: value.to(device) if isinstance(value, Tensor) else value for name, value in chunk.items()}
-        for chunk in prepared["chunks"]
-    ]
-    return {"chunks": chunks, "restore": prepared["restore"]}
-
-
-def texts_of_chunks(prepared: dict[str, Any]) -> list[list[int]]:
+def texts_of_chunks(chunks: Chunks) -> list[list[int]]:
     """For each chunk, which text each of its rows is."""
-    order = torch.argsort(prepared["restore"]).tolist()
-    sizes = [len(chunk["attention_mask"]) for chunk in prepared["chunks"]]
+    order = torch.argsort(chunks.restore).tolist()
+    sizes = [len(chunk["attention_mask"]) for chunk in chunks.passes]
     return [order[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]

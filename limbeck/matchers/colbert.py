@@ -18,6 +18,7 @@ from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Interaction, MaxSim, MeanMaxSim
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.token_tower import TokenTower
+from limbeck.matchers.tower import TwoSides
 from limbeck.signals import Signals
 from limbeck.stores.ragged import Ragged
 
@@ -44,23 +45,23 @@ class ColBERT(EncodingMatcher):
     def dim(self) -> int:
         return self.tower.dim
 
-    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> TwoSides:
         return self.tower.prepare_batch(batch, chunk)
 
-    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        queries = self.tower.token_vectors(inputs["queries"], recompute)
+    def forward(self, inputs: TwoSides, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        queries = self.tower.token_vectors(inputs.queries, recompute)
         documents = self._all_documents(inputs, recompute)
         prepared = [self.interaction.prepare(text, position) for position, text in enumerate((queries, documents))]
-        return Signals(scores=self.interaction(prepared, inputs["lists"]))
+        return Signals(scores=self.interaction(prepared, inputs.lists))
 
-    def _all_documents(self, inputs: dict[str, Any], recompute: bool) -> TokenVectors:
+    def _all_documents(self, inputs: TwoSides, recompute: bool) -> TokenVectors:
         """The token vectors of all processes' documents."""
         if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-            return self.tower.token_vectors(inputs["documents"], recompute)
+            return self.tower.token_vectors(inputs.documents, recompute)
         width = self.tower.longest("document")  # the same in every process
-        own = self.tower.token_vectors(inputs["documents"], recompute, width)
+        own = self.tower.token_vectors(inputs.documents, recompute, width)
         rows = torch.cat([own.vectors.float().flatten(1), own.mask.float()], dim=1)
-        everyone = gather_rows(rows, inputs["document_count"])
+        everyone = gather_rows(rows, inputs.document_count)
         vectors = everyone[:, :-width].view(-1, width, self.dim)
         return TokenVectors(vectors, everyone[:, -width:].detach() > 0.5)
 

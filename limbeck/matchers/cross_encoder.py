@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,26 @@ from sentence_transformers import CrossEncoder as STCrossEncoder
 from torch import Tensor
 
 from limbeck.files import directory_atomically
-from limbeck.matchers.base import SCORES, Document, Matcher, TextBatch, as_parts
-from limbeck.matchers.chunks import inferred, prepare_chunks, run_chunks
+from limbeck.matchers.base import SCORES, Document, Matcher, PreparedBatch, TextBatch, as_parts
+from limbeck.matchers.chunks import Chunks, Features, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.segments import load_segmented
 from limbeck.matchers.tower import describe
 from limbeck.signals import Signals
+
+
+@dataclass(frozen=True)
+class Pairs(PreparedBatch):
+    """One process's pairs, both texts of each tokenised together."""
+
+    pairs: Chunks
+    shape: tuple[int, int]  # [own queries, K]
+    first_query: int
+    masked: list[Chunks] = field(default_factory=list)
+
+    @property
+    def tokenised(self) -> list[tuple[Chunks, int]]:
+        return [(self.pairs, self.first_query * self.shape[1])]
 
 
 class CrossEncoder(Matcher):
@@ -33,7 +48,7 @@ class CrossEncoder(Matcher):
     def outputs(self) -> int:
         return int(self.model.num_labels)
 
-    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> Pairs:
         count = len(batch.documents)
         lists = batch.lists if batch.lists is not None else torch.arange(count).expand(len(batch.queries), -1)
         own = lists[batch.query_slice]
@@ -43,25 +58,26 @@ class CrossEncoder(Matcher):
             for query, row in zip(batch.own_queries, own.tolist(), strict=True)
             for column in row
         ]
-        return prepare_chunks(pairs, self._preprocess, chunk) | {"shape": tuple(own.shape)}
+        shape = (len(own), own.shape[1])
+        return Pairs(prepare_chunks(pairs, self._preprocess, chunk), shape, batch.query_slice.start or 0)
 
     def _joined(self, document: Document) -> str:
         """The second and further texts as one, parted as the model parts texts."""
         tokenizer: Any = self.model.tokenizer
         return f" {tokenizer.sep_token or ''} ".join(as_parts(document))
 
-    def _preprocess(self, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    def _preprocess(self, pairs: list[tuple[str, str]]) -> Features:
         return self.model.preprocess(pairs, prompt=self._prompt())
 
     def _prompt(self) -> str | None:
         name = self.model.default_prompt_name
         return self.model.prompts.get(name) if name else None
 
-    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        scores = run_chunks(inputs, self._run, recompute)  # [B * K] or [B * K, outputs]
-        return Signals(scores=scores.view(*inputs["shape"], *scores.shape[1:]))
+    def forward(self, inputs: Pairs, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        scores = run_chunks(inputs.pairs, self._run, recompute)  # [B * K] or [B * K, outputs]
+        return Signals(scores=scores.view(*inputs.shape, *scores.shape[1:]))
 
-    def _run(self, features: dict[str, Any]) -> Tensor:
+    def _run(self, features: Features) -> Tensor:
         scores = self.model(features)["scores"]
         return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
 
@@ -70,7 +86,7 @@ class CrossEncoder(Matcher):
             return np.zeros(0, dtype=np.float32)
         joined = [(pair[0], self._joined(pair[1:])) for pair in pairs]
 
-        def prepare(block: list[tuple[str, str]]) -> dict[str, Any]:
+        def prepare(block: list[tuple[str, str]]) -> Chunks:
             return prepare_chunks(block, self._preprocess, batch_size)
 
         return torch.cat(list(inferred(self, joined, prepare, self._run, "Scoring pairs"))).numpy()

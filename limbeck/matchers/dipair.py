@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import directory_atomically, write_json
-from limbeck.matchers.base import SCORES, TextBatch, as_parts, distinct, tokeniser_digest
-from limbeck.matchers.chunks import inferred, prepare_chunks, run_chunks
+from limbeck.matchers.base import SCORES, PreparedBatch, TextBatch, as_parts, distinct, tokeniser_digest
+from limbeck.matchers.chunks import Chunks, Features, Side, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
@@ -33,6 +34,16 @@ FORMAT = 1
 PAIRS = 2048  # through the head at a time
 
 Encoded = Callable[[list[str], int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Texts(PreparedBatch):
+    """The distinct texts of one process's share of a batch, and where each position finds its own."""
+
+    texts: list[Chunks | Tensor]  # tokenised, or the encoder's stored outputs [n, slots, width]
+    places: list[tuple[int, Tensor]]  # of each position: in which of `texts`, and its rows there
+    lists: Tensor | None
+    document_count: int  # over all processes
 
 
 class DiPair(EncodingMatcher):
@@ -87,21 +98,17 @@ class DiPair(EncodingMatcher):
 
     # -- a batch -------------------------------------------------------------------------------------------------
 
-    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> Texts:
         parts = [batch.own_queries, *self.parts(batch.own_documents)]
-        texts: list[dict[str, Any]] = []
+        texts: list[Chunks | Tensor] = []
         places: dict[int, tuple[int, Tensor]] = {}
         for positions in self._alike():
             different, rows = distinct(text for position in positions for text in parts[position])
             each = torch.from_numpy(rows).split([len(parts[position]) for position in positions])
             places |= {position: (len(texts), own) for position, own in zip(positions, each, strict=True)}
             texts.append(self._prepare(different, positions[0], chunk))
-        return {
-            "texts": texts,  # each distinct one once
-            "places": [places[position] for position in range(self.texts)],  # in which of `texts`, and its rows there
-            "document_count": len(batch.documents),
-            "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
-        }
+        of_positions = [places[position] for position in range(self.texts)]
+        return Texts(texts, of_positions, batch.own_lists, len(batch.documents))
 
     def _alike(self) -> list[list[int]]:
         """Positions in groups: where the same text has the same outputs, it is encoded once for all of them."""
@@ -121,34 +128,34 @@ class DiPair(EncodingMatcher):
             raise LimbeckError(f"{problem}; set student.tokens to one number for each text")
         return [[row[number] for row in rows] for number in range(self.texts - 1)]
 
-    def _prepare(self, texts: list[str], position: int, chunk: int | None) -> dict[str, Any]:
+    def _prepare(self, texts: list[str], position: int, chunk: int | None) -> Chunks | Tensor:
         if self.encoded is not None:
-            return {"kept": torch.from_numpy(self.encoded(texts, position))}
+            return torch.from_numpy(self.encoded(texts, position))
         return self._tokenised(texts, position, chunk)
 
-    def _tokenised(self, texts: list[str], position: int, chunk: int | None) -> dict[str, Any]:
+    def _tokenised(self, texts: list[str], position: int, chunk: int | None) -> Chunks:
         encoder = self.encoder(position)
-        task = "query" if position == 0 else "document"
-        return prepare_chunks(texts, lambda batch: encoder.preprocess(batch, task=task), chunk)
+        side: Side = "query" if position == 0 else "document"
+        return prepare_chunks(texts, lambda batch: encoder.preprocess(batch, task=side), chunk, side)
 
-    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        pairs = zip(inputs["texts"], self._alike(), strict=True)
+    def forward(self, inputs: Texts, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        pairs = zip(inputs.texts, self._alike(), strict=True)
         texts = [self._kept(some, positions[0], recompute) for some, positions in pairs]
-        parts = [texts[group][rows] for group, rows in inputs["places"]]
-        parts = [parts[0], *(self._everyone(part, inputs["document_count"]) for part in parts[1:])]
+        parts = [texts[group][rows] for group, rows in inputs.places]
+        parts = [parts[0], *(self._everyone(part, inputs.document_count) for part in parts[1:])]
         projected = [self.project(kept, position) for position, kept in enumerate(parts)]
         prepared = [self.head.prepare(text, position) for position, text in enumerate(projected)]
-        return Signals(scores=self.head(prepared, inputs["lists"]))
+        return Signals(scores=self.head(prepared, inputs.lists))
 
-    def _kept(self, prepared: dict[str, Any], position: int, recompute: bool) -> Tensor:
+    def _kept(self, texts: Chunks | Tensor, position: int, recompute: bool) -> Tensor:
         """The encoder's outputs [n, slots, width] at the tokens that are kept, zeros where there is none."""
-        if "kept" in prepared:
-            return prepared["kept"]
-        if not prepared["chunks"]:
+        if isinstance(texts, Tensor):
+            return texts
+        if not texts.passes:
             return torch.zeros(0, self.spec.tokens[position], self.width, device=self.device)
-        return run_chunks(prepared, lambda features: self._run(features, position), recompute)
+        return run_chunks(texts, lambda features: self._run(features, position), recompute)
 
-    def _run(self, features: dict[str, Any], position: int) -> Tensor:
+    def _run(self, features: Features, position: int) -> Tensor:
         mask = features["attention_mask"].bool()
         states = self.encoder(position)(features)["token_embeddings"]
         return self._select(states, mask, position)
@@ -170,10 +177,10 @@ class DiPair(EncodingMatcher):
     def keep(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
         """The encoder's outputs of texts at one position, before the projection: [n, slots, width] float32."""
 
-        def prepare(block: list[str]) -> dict[str, Any]:
+        def prepare(block: list[str]) -> Chunks:
             return self._tokenised(block, position, batch_size)
 
-        def run(features: dict[str, Any]) -> Tensor:
+        def run(features: Features) -> Tensor:
             return self._run(features, position)
 
         empty = torch.zeros(0, self.spec.tokens[position], self.width)

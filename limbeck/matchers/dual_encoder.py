@@ -11,20 +11,22 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
+from sentence_transformers.base.modules import Dense, Router
+from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, TextBatch
+from limbeck.matchers.chunks import Chunks, Side
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.tct import load_tct
-from limbeck.matchers.token_head import TokenHead, Vocabulary
-from limbeck.matchers.tower import Side, Tower
-from limbeck.signals import Signals
+from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead, Vocabulary
+from limbeck.matchers.tower import Tower, TwoSides
+from limbeck.signals import SIGNALS, Signals
 
 TOKENS = frozenset({"token_logits"})
 SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, Cosine)}
@@ -35,6 +37,7 @@ class DualEncoder(EncodingMatcher):
     """Query and document are encoded apart; their vectors meet in a dot product or a cosine."""
 
     kind = "dual_encoder"
+    shows = frozenset(SIGNALS)
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -56,23 +59,23 @@ class DualEncoder(EncodingMatcher):
     def dim(self) -> int:
         return self.tower.dim
 
-    def prepare(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+    def prepare(self, batch: TextBatch, chunk: int | None = None) -> TwoSides:
         return self.tower.prepare_batch(batch, chunk)
 
-    def forward(self, inputs: dict[str, Any], needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+    def forward(self, inputs: TwoSides, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
         signals = self._matched(inputs, needs, recompute) if needs - TOKENS else Signals()
         if needs & TOKENS:
-            signals = replace(signals, token_logits=self._restored(inputs["masked"], recompute))
+            signals = replace(signals, token_logits=self._restored(inputs.masked, recompute))
         return signals
 
-    def _matched(self, inputs: dict[str, Any], needs: frozenset[str], recompute: bool) -> Signals:
-        queries = self.tower(inputs["queries"], recompute)  # [B, dim]
-        documents = gather_rows(self.tower(inputs["documents"], recompute), inputs["document_count"])  # [P, dim]
-        lists: Tensor | None = inputs["lists"]
+    def _matched(self, inputs: TwoSides, needs: frozenset[str], recompute: bool) -> Signals:
+        queries = self.tower(inputs.queries, recompute)  # [B, dim]
+        documents = gather_rows(self.tower(inputs.documents, recompute), inputs.document_count)  # [P, dim]
+        lists = inputs.lists
         return Signals(
             scores=self._scores(queries, documents, lists) if "scores" in needs else None,
             queries=queries if "queries" in needs else None,
-            documents=_per_list(documents, lists, len(queries)) if "documents" in needs else None,
+            documents=documents if "documents" in needs else None,
         )
 
     def _scores(self, queries: Tensor, documents: Tensor, lists: Tensor | None) -> Tensor:
@@ -80,10 +83,10 @@ class DualEncoder(EncodingMatcher):
             prepared = [self.interaction.prepare(text, position) for position, text in enumerate((queries, documents))]
         return self.interaction(prepared, lists)
 
-    def _restored(self, masked: list[dict[str, Any]], recompute: bool) -> Tensor:
+    def _restored(self, masked: list[Chunks], recompute: bool) -> Tensor:
         """Logits [M, vocabulary] at what was masked in each part of the batch, one part after the other."""
-        assert self.token_head is not None
-        chunks = [self.tower.token_logits(part, self.token_head, recompute) for part in masked]
+        head = self._token_head
+        chunks = [self.tower.token_logits(part, head, recompute) for part in masked]
         return torch.cat([*chain.from_iterable(chunks)])
 
     def add_token_head(self, seed: int) -> None:
@@ -93,7 +96,31 @@ class DualEncoder(EncodingMatcher):
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             head = TokenHead(transformer.get_embedding_dimension(), self.tower.token_embeddings("query"), vocabulary)
-        self.token_head = head.to(self.device)
+        self.heads[TOKEN_HEAD] = head.to(self.device)
+
+    @property
+    def _token_head(self) -> TokenHead:
+        head = self.heads[TOKEN_HEAD]
+        assert isinstance(head, TokenHead)
+        return head
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._token_head.vocabulary
+
+    def append_projection(self, projection: nn.Linear) -> None:
+        if isinstance(self.tower.model[0], Router):
+            raise LimbeckError("a projection cannot be added to two towers at once; use separate: false")
+        bias = projection.bias.detach().clone() if projection.bias is not None else None
+        dense = Dense(
+            projection.in_features,
+            projection.out_features,
+            bias=bias is not None,
+            activation_function=nn.Identity(),
+            init_weight=projection.weight.detach().clone(),
+            init_bias=bias,
+        )
+        self.tower.model.append(dense.to(self.device))
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> np.ndarray:
         return self.tower.encode(texts, SIDES[position], batch_size)
@@ -110,8 +137,3 @@ class DualEncoder(EncodingMatcher):
         """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
         with quiet():
             return cls(load_tct(str(path), revision) or SentenceTransformer(str(path), revision=revision))
-
-
-def _per_list(documents: Tensor, lists: Tensor | None, queries: int) -> Tensor:
-    """Document vectors as [B, K, dim]."""
-    return documents.expand(queries, -1, -1) if lists is None else documents[lists]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError
 from limbeck.matchers.quiet import quiet
 
+TOKEN_HEAD = "token_head"  # its name among a matcher's training heads
 SPREAD = 0.02  # of new weights, as BERT has it
 
 

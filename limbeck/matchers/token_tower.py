@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.chunks import BLOCK, each_chunk
+from limbeck.matchers.chunks import BLOCK, Chunks, Features, Side, each_chunk
 from limbeck.matchers.encoding import TokenVectors
 from limbeck.matchers.gather import zero_of
-from limbeck.matchers.tower import Side, Tower
+from limbeck.matchers.tower import Tower
 from limbeck.progress import progress
 from limbeck.stores.ragged import Ragged
 
@@ -22,24 +22,21 @@ from limbeck.stores.ragged import Ragged
 class TokenTower(Tower):
     """A sentence-transformers multi-vector model as a tower."""
 
-    def token_vectors(
-        self, prepared: dict[str, Any], recompute: bool = False, width: int | None = None
-    ) -> TokenVectors:
-        """The vectors of prepared texts, with gradients: [n, tokens, dim], as wide as the longest or as `width`."""
+    def token_vectors(self, texts: Chunks, recompute: bool = False, width: int | None = None) -> TokenVectors:
+        """The vectors of tokenised texts, with gradients: [n, tokens, dim], as wide as the longest or as `width`."""
 
-        def run(features: dict[str, Any]) -> tuple[Tensor, Tensor]:
-            found = self.model(features, task=prepared["side"])
+        def run(features: Features) -> tuple[Tensor, Tensor]:
+            found = self.model(features, task=texts.side)
             return found["token_embeddings"], found["attention_mask"].bool()
 
-        chunks = each_chunk(prepared, run, recompute)
+        chunks = each_chunk(texts, run, recompute)
         if not chunks:
             vectors = zero_of(self) + torch.zeros(0, width or 0, self.dim, device=self.model.device)
             return TokenVectors(vectors, torch.zeros(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
         widest = width or max(mask.shape[1] for _, mask in chunks)
-        restore = prepared["restore"]
         vectors = torch.cat([F.pad(found, (0, 0, 0, widest - found.shape[1])) for found, _ in chunks])
         masks = torch.cat([F.pad(mask, (0, widest - mask.shape[1])) for _, mask in chunks])
-        return TokenVectors(vectors[restore], masks[restore])
+        return TokenVectors(vectors[texts.restore], masks[texts.restore])
 
     def longest(self, side: Side) -> int:
         """Tokens of a side's longest text."""

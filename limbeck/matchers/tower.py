@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +14,30 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
-from limbeck.matchers.base import TextBatch, tokeniser_digest
-from limbeck.matchers.chunks import each_chunk, inferred, prepare_chunks, run_chunks
+from limbeck.matchers.base import PreparedBatch, TextBatch, tokeniser_digest
+from limbeck.matchers.chunks import Chunks, Features, Side, each_chunk, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.gather import zero_of
 from limbeck.matchers.token_head import TokenHead
 
-Side = Literal["query", "document"]
 CODE_VERSION = 1  # to be raised whenever the same weights and texts would give other vectors or scores
 PROVENANCE = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+
+
+@dataclass(frozen=True)
+class TwoSides(PreparedBatch):
+    """One process's share of a batch, each side tokenised by itself."""
+
+    queries: Chunks
+    documents: Chunks
+    lists: Tensor | None  # [own queries, K] rows of all documents
+    document_count: int  # over all processes
+    first_query: int
+    first_document: int
+    masked: list[Chunks] = field(default_factory=list)
+
+    @property
+    def tokenised(self) -> list[tuple[Chunks, int]]:
+        return [(self.queries, self.first_query), (self.documents, self.first_document)]
 
 
 class Tower(nn.Module):
@@ -41,29 +58,29 @@ class Tower(nn.Module):
         names += [self.model.default_prompt_name] if self.model.default_prompt_name else []
         return next((prompts[name] for name in names if name in prompts), None) or None
 
-    def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None) -> dict[str, Any]:
+    def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None) -> Chunks:
         """Tokenise `texts` as chunks of similar length."""
         prompt = self.prompt(side)
-        prepared = prepare_chunks(texts, lambda batch: self.model.preprocess(batch, prompt=prompt, task=side), chunk)
-        return prepared | {"side": side}
+        return prepare_chunks(texts, lambda some: self.model.preprocess(some, prompt=prompt, task=side), chunk, side)
 
-    def prepare_batch(self, batch: TextBatch, chunk: int | None = None) -> dict[str, Any]:
+    def prepare_batch(self, batch: TextBatch, chunk: int | None = None) -> TwoSides:
         """Tokenise this process's share of a batch, both sides."""
-        return {
-            "queries": self.prepare(batch.own_queries, "query", chunk),
-            "documents": self.prepare(batch.own_texts, "document", chunk),
-            "document_count": len(batch.documents),
-            "lists": batch.lists[batch.query_slice] if batch.lists is not None else None,
-        }
+        return TwoSides(
+            queries=self.prepare(batch.own_queries, "query", chunk),
+            documents=self.prepare(batch.own_texts, "document", chunk),
+            lists=batch.own_lists,
+            document_count=len(batch.documents),
+            first_query=batch.query_slice.start or 0,
+            first_document=batch.document_slice.start or 0,
+        )
 
-    def forward(self, prepared: dict[str, Any], recompute: bool = False) -> Tensor:
-        """The vectors [n, dim] of prepared texts, with gradients."""
-
-        if not prepared["chunks"]:
+    def forward(self, texts: Chunks, recompute: bool = False) -> Tensor:
+        """The vectors [n, dim] of tokenised texts, with gradients."""
+        if not texts.passes:
             return zero_of(self) + torch.zeros(0, self.dim, device=self.model.device)
-        return run_chunks(prepared, self._run(prepared["side"]), recompute)
+        return run_chunks(texts, self._run(texts.side), recompute)
 
-    def _run(self, side: Side) -> Callable[[dict[str, Any]], Tensor]:
+    def _run(self, side: Side) -> Callable[[Features], Tensor]:
         return lambda features: self.model(features, task=side)["sentence_embedding"]
 
     def transformer(self, side: Side) -> Transformer:
@@ -79,11 +96,11 @@ class Tower(nn.Module):
         table: Any = self.transformer(side).model.get_input_embeddings()
         return table.weight
 
-    def token_logits(self, masked: dict[str, Any], head: TokenHead, recompute: bool = False) -> list[Tensor]:
-        """Logits [masked tokens, vocabulary] of each chunk; `masked` are prepared texts with what was `chosen`."""
-        side: Side = masked["side"]
+    def token_logits(self, masked: Chunks, head: TokenHead, recompute: bool = False) -> list[Tensor]:
+        """Logits [masked tokens, vocabulary] of each chunk; `masked` are tokenised texts with what was `chosen`."""
+        side = masked.side
 
-        def run(features: dict[str, Any]) -> Tensor:
+        def run(features: Features) -> Tensor:
             text = {name: value for name, value in features.items() if name != "chosen"}
             states = self.model(text, task=side)["token_embeddings"]  # [n, tokens, width]
             return head(states[features["chosen"]], self.token_embeddings(side))

@@ -24,10 +24,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeGuard, TypeVar, dataclass_transform
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
-from limbeck.signals import Signals, Targets
+from limbeck.signals import Signals, Sizes, Targets
 
 NOTHING: frozenset[str] = frozenset()
 SCORES: frozenset[str] = frozenset({"scores"})
@@ -40,6 +40,16 @@ class Objective(ABC):
 
     needs_student: ClassVar[frozenset[str]] = SCORES  # fields of Signals
     needs_teacher: ClassVar[frozenset[str]] = NOTHING
+    folds: ClassVar[tuple[str, ...]] = ()  # of its heads: linear maps that become a part of the student at the end
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether something is trained with it."""
+        return type(self).heads is not Objective.heads
+
+    def heads(self, sizes: Sizes) -> dict[str, nn.Module]:
+        """What is trained with it, by name; `__call__` gets it as `heads`. It is dropped at the end, or folded."""
+        return {}
 
     @property
     def needs_labels(self) -> bool:

@@ -13,11 +13,14 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler
 
-from limbeck.matchers.base import Matcher, TextBatch
+from limbeck.matchers.base import Matcher, PreparedBatch, TextBatch
 from limbeck.matchers.gather import share
+from limbeck.signals import MaskedTokens, Signals, Targets
 from limbeck.training.corruption import Draws, drop_tokens, mask_tokens, text_shares
 from limbeck.training.lists import TrainingLists
+from limbeck.training.teachers import CachedTeacher
 
+LookUp = Callable[[int, np.ndarray], np.ndarray]  # what is known of a query's documents, by their rows
 Order = Callable[[np.random.Generator], np.ndarray]
 
 
@@ -59,6 +62,17 @@ class Positions(torch.utils.data.Dataset[tuple[int, int]]):
         return example
 
 
+@dataclass(frozen=True)
+class Batch:
+    """One process's share of a batch, ready for student, teacher and objectives."""
+
+    student: PreparedBatch
+    targets: Targets
+    size: int  # queries in the whole batch, over all processes
+    teacher: Signals | None = None  # what a cached teacher showed
+    live: PreparedBatch | None = None  # what a live teacher reads
+
+
 @dataclass
 class Collator:
     """Turns examples into one process's share of a batch, tokenised for the student and, if it is live, the teacher."""
@@ -66,6 +80,7 @@ class Collator:
     lists: TrainingLists
     student: Matcher
     live_teacher: Matcher | None = None
+    cached: CachedTeacher | None = None
     in_batch: bool = False
     chunk: int | None = None
     rank: int = 0
@@ -74,9 +89,9 @@ class Collator:
     token_dropout: float = 0.0
     restore_tokens: bool = False
 
-    def __call__(self, examples: list[tuple[int, int]]) -> dict[str, Any]:
+    def __call__(self, examples: list[tuple[int, int]]) -> Batch:
         picked = [self.lists.pick(index, epoch) for epoch, index in examples]
-        rows = np.unique(np.concatenate(picked))  # the P distinct documents
+        rows = np.unique(np.concatenate(picked)).astype(np.int64)  # the P distinct documents
         own = share(len(examples), self.rank, self.world)
         columns, mask = self._columns(picked, rows)
         batch = TextBatch(
@@ -91,25 +106,32 @@ class Collator:
         draws = Draws(self.seed, examples)
         tokens = self._masked(student, batch, columns, mask, draws) if self.restore_tokens else None
         if self.token_dropout:  # after masking: the pass that restores tokens has gaps enough
-            drop_tokens(student, batch, self.token_dropout, draws)
-        return {
-            "student": student,
-            "teacher": self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
-            "mask": torch.from_numpy(mask[own]),
-            "own": self._own(picked[own], rows) if self.in_batch else None,
-            "labels": self._known(self.lists.labels, mine, rows, columns[own], mask[own]),
-            "teacher_scores": self._known(self.lists.teacher, mine, rows, columns[own], mask[own]),
-            "tokens": tokens,
-            "batch_size": len(examples),
-        }
+            drop_tokens(student, self.token_dropout, draws)
+
+        def known(look_up: LookUp) -> torch.Tensor:
+            return self._known(look_up, mine, rows, columns[own], mask[own])
+
+        targets = Targets(
+            mask=torch.from_numpy(mask[own]),
+            labels=known(self.lists.labels),
+            tokens=tokens,
+            own=self._own(picked[own], rows) if self.in_batch else None,
+            lists=batch.own_lists,
+        )
+        return Batch(
+            student,
+            targets,
+            size=len(examples),
+            teacher=self.cached.signals(batch, lambda: known(self.lists.teacher)) if self.cached is not None else None,
+            live=self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
+        )
 
     def _masked(
-        self, student: dict[str, Any], batch: TextBatch, columns: np.ndarray, mask: np.ndarray, draws: Draws
-    ) -> dict[str, torch.Tensor]:
-        """The fields of `MaskedTokens`; the texts with gaps are added to the student's inputs."""
-        assert self.student.token_head is not None
-        tokens = mask_tokens(student, batch, self.student.token_head.vocabulary, draws)
-        return tokens | {"shares": text_shares(columns, mask, batch)}
+        self, student: PreparedBatch, batch: TextBatch, columns: np.ndarray, mask: np.ndarray, draws: Draws
+    ) -> MaskedTokens:
+        """What was masked; the texts with gaps are added to the student's inputs."""
+        ids, texts = mask_tokens(student, self.student.vocabulary, draws)
+        return MaskedTokens(ids, texts, text_shares(columns, mask, batch))
 
     def _columns(self, picked: list[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lists [B, K] as positions in `rows`, and which of them are real."""
@@ -131,7 +153,9 @@ class Collator:
         return torch.from_numpy(np.array(own, dtype=bool).reshape(len(picked), len(rows)))
 
     @staticmethod
-    def _known(look_up: Any, indices: list[int], rows: np.ndarray, columns: np.ndarray, mask: np.ndarray) -> Any:
+    def _known(
+        look_up: LookUp, indices: list[int], rows: np.ndarray, columns: np.ndarray, mask: np.ndarray
+    ) -> torch.Tensor:
         """What `look_up` knows of each list, NaN where padded: [B, K], or [B, K, C] where it knows C numbers each."""
         found = [look_up(index, rows[columns[number, mask[number]]]) for number, index in enumerate(indices)]
         each = found[0].shape[1:] if found else ()

@@ -8,13 +8,13 @@ have hidden, and two processes hide what one would.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.matchers.base import TextBatch
+from limbeck.matchers.base import PreparedBatch, TextBatch
 from limbeck.matchers.chunks import texts_of_chunks
 from limbeck.matchers.token_head import Vocabulary
 
@@ -37,11 +37,11 @@ class Draws:
         return lambda text: np.random.default_rng([*self.root, purpose, part, first + text])
 
 
-def drop_tokens(inputs: dict[str, Any], batch: TextBatch, probability: float, draws: Draws) -> None:
+def drop_tokens(inputs: PreparedBatch, probability: float, draws: Draws) -> None:
     """Hide tokens from attention and pooling alike, in the prepared texts or pairs themselves."""
-    for number, (part, first) in enumerate(_parts(inputs, batch)):
+    for number, (part, first) in enumerate(inputs.tokenised):
         generator = draws.of(DROPPING, number, first)
-        for chunk, texts in zip(part["chunks"], texts_of_chunks(part), strict=True):
+        for chunk, texts in zip(part.passes, texts_of_chunks(part), strict=True):
             mask = chunk["attention_mask"].numpy().copy()
             segments = chunk["token_type_ids"].numpy() if "token_type_ids" in chunk else np.zeros_like(mask)
             for row, text in enumerate(texts):
@@ -52,22 +52,21 @@ def drop_tokens(inputs: dict[str, Any], batch: TextBatch, probability: float, dr
             chunk["attention_mask"] = torch.from_numpy(mask)
 
 
-def mask_tokens(inputs: dict[str, Any], batch: TextBatch, vocabulary: Vocabulary, draws: Draws) -> dict[str, Tensor]:
-    """Add a copy of the prepared texts with gaps to `inputs`; give what stood there, and in which text."""
+def mask_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> tuple[Tensor, Tensor]:
+    """Add a copy of the prepared texts with gaps to `inputs`; give the tokens that stood there, and each one's text."""
     ids, texts, before = [], [], 0
-    inputs["masked"] = []
-    for number, (part, first) in enumerate(_parts(inputs, batch)):
+    for number, (part, first) in enumerate(inputs.tokenised):
         generator = draws.of(MASKING, number, first)
         chunks = []
-        for chunk, rows in zip(part["chunks"], texts_of_chunks(part), strict=True):
+        for chunk, rows in zip(part.passes, texts_of_chunks(part), strict=True):
             tokens = chunk["input_ids"].numpy()
             shown, chosen = _with_gaps(tokens, chunk["attention_mask"].numpy(), vocabulary, map(generator, rows))
             chunks.append(chunk | {"input_ids": torch.from_numpy(shown), "chosen": torch.from_numpy(chosen)})
             ids.append(tokens[chosen])
             texts.append(np.repeat(np.array(rows) + before, chosen.sum(axis=1)))
-        inputs["masked"].append(part | {"chunks": chunks})
-        before += len(part["restore"])
-    return {"ids": torch.from_numpy(np.concatenate(ids)), "texts": torch.from_numpy(np.concatenate(texts))}
+        inputs.masked.append(replace(part, passes=chunks))
+        before += len(part)
+    return torch.from_numpy(np.concatenate(ids)), torch.from_numpy(np.concatenate(texts))
 
 
 def text_shares(columns: np.ndarray, mask: np.ndarray, batch: TextBatch) -> Tensor:
@@ -82,14 +81,6 @@ def text_shares(columns: np.ndarray, mask: np.ndarray, batch: TextBatch) -> Tens
     shares = np.hstack(own_texts) / (1 + lists.sum(axis=1, keepdims=True))
     own = shares[batch.query_slice]
     return torch.from_numpy(own + (shares.sum(axis=0) - own.sum(axis=0)) / max(1, len(own))).float()
-
-
-def _parts(inputs: dict[str, Any], batch: TextBatch) -> list[tuple[dict[str, Any], int]]:
-    """What of a prepared batch is made of tokens, each with the place of its first text in the whole batch."""
-    first_query, first_document = batch.query_slice.start or 0, batch.document_slice.start or 0
-    if "chunks" in inputs:
-        return [(inputs, first_query * inputs["shape"][1])]
-    return [(inputs["queries"], first_query), (inputs["documents"], first_document)]
 
 
 def _with_gaps(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from limbeck.matchers.base import Matcher
+from limbeck.matchers.base import Matcher, PreparedBatch
 
 ATTENTION = "limbeck"
 DRAWS = 2**16
@@ -106,7 +107,7 @@ def faster(matcher: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def one_lookup(matcher: Matcher, inputs: dict[str, Any]) -> Iterator[None]:
+def one_lookup(matcher: Matcher, inputs: PreparedBatch) -> Iterator[None]:
     """Let the chunks of a prepared batch share one look into each token table inside the block."""
     models = [module for module in matcher.modules() if isinstance(module, PreTrainedModel)]
     tables = [table for model in models if isinstance(table := model.get_input_embeddings(), nn.Embedding)]
@@ -140,7 +141,9 @@ class _Found:
 
 
 def _token_ids(prepared: Any) -> Iterator[Tensor]:
-    if isinstance(prepared, dict):
+    if is_dataclass(prepared):
+        yield from _token_ids([getattr(prepared, field.name) for field in fields(prepared)])
+    elif isinstance(prepared, dict):
         if isinstance(ids := prepared.get("input_ids"), Tensor):
             yield ids
         for part in prepared.values():

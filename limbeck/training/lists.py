@@ -68,6 +68,36 @@ def leave_out_likely_positives(queries: Sequence[RankedQuery], margin: float) ->
     return dropped
 
 
+class TextLists:
+    """Texts alone: queries without any documents, for objectives that need no more than their embeddings."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.all = list(texts)
+        if not self.all:
+            raise LimbeckError("there is no text to train on; check the queries of the training split")
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def query(self, index: int) -> str:
+        return self.all[index]
+
+    def pick(self, index: int, epoch: int) -> np.ndarray:
+        return np.zeros(0, dtype=np.int64)
+
+    def texts(self, rows: Sequence[int]) -> list[Document]:
+        return []
+
+    def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
+        return np.zeros(0, dtype=np.float32)
+
+    def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
+        return np.zeros(0, dtype=np.float32)
+
+    def everything(self) -> tuple[list[str], Sequence[Document]]:
+        return list(dict.fromkeys(self.all)), []
+
+
 class RankingLists:
     """Lists drawn from a ranking set: positives always, the rest from the query's pool."""
 

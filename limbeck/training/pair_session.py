@@ -209,7 +209,7 @@ class PairSession(BaseSession):
         if any(isinstance(objective, binary_ce) for _, objective in stage.weighted_objectives()):
             _refuse_no_probability(self.data.name, pairs)
         teacher = self.recipe.teacher
-        cached = stage.needs_teacher and teacher is not None and not teacher.live
+        cached = "scores" in stage.teacher_signals and teacher is not None and not teacher.live
         return PairLists(pairs, label_array(pairs), self.teacher_scores(pairs) if cached else None)
 
 

@@ -152,7 +152,17 @@ class Stage(Part):
 
     @property
     def needs_teacher(self) -> bool:
-        return any(objective.needs_teacher for _, objective in self.weighted_objectives())
+        return bool(self.teacher_signals)
+
+    @property
+    def teacher_signals(self) -> frozenset[str]:
+        """What the objectives need of the teacher."""
+        return frozenset[str]().union(*(each.needs_teacher for _, each in self.weighted_objectives()))
+
+    @property
+    def student_signals(self) -> frozenset[str]:
+        """What the objectives need of the student."""
+        return frozenset[str]().union(*(each.needs_student for _, each in self.weighted_objectives()))
 
     @property
     def restores_tokens(self) -> bool:

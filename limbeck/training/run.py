@@ -20,6 +20,7 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, read_json, recover_directory, write_json
 from limbeck.matchers import DualEncoder, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import say
 from limbeck.report.run import run_report
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
@@ -27,11 +28,13 @@ from limbeck.training.base_session import BaseSession
 from limbeck.training.pair_results import PairBench
 from limbeck.training.pair_session import PairSession
 from limbeck.training.processes import is_main, main_first, start_processes
-from limbeck.training.recipe import Recipe
+from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.recipe_files import load_recipe, write_recipe
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
 from limbeck.training.session import Session
 from limbeck.training.stages import Fit, fit, frozen
+from limbeck.training.stored_outputs import stored_embeddings
+from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
 
 METRICS = "metrics.json"
@@ -167,6 +170,7 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
             raise LimbeckError(f"{problem}; set student.outputs to the teacher's")
         live = teacher if recipe.teacher is not None and recipe.teacher.live else None
         how = Fit(name, place.parent / "work", session.log, recipe.seed, dev or session.student_dev, live)
+        signals_of(student, teacher, stages, how, session.folder / "teacher" / "embeddings")
         how.outputs = session.work / "frozen"
         if distils:
             for stage in stages:
@@ -185,6 +189,22 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
                 session.after_training(student, beside)
                 beside.rename(place)
     return load_matcher(place)
+
+
+def signals_of(student: Matcher, teacher: Matcher | None, stages: list[Stage], how: Fit, folder: Path) -> None:
+    """Refuse models that cannot show what the stages' objectives need; a cached teacher's embeddings go to `folder`."""
+    for stage in stages:
+        require_signals("student", student, stage.student_signals)
+        if teacher is not None:
+            require_signals("teacher", teacher, stage.teacher_signals)
+        elif stage.teacher_signals - {"scores"}:
+            raise LimbeckError(
+                "the objectives need embeddings of the teacher, and there are only its scores; give a model"
+            )
+    if how.teacher is None and teacher is not None:
+        how.cached_teacher = teacher
+        if encodes_apart(teacher) and any(stage.teacher_signals & EMBEDDINGS for stage in stages):
+            how.embeddings = stored_embeddings(teacher, folder)
 
 
 def open_session(recipe: Recipe, folder: Path) -> BaseSession:

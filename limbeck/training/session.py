@@ -21,7 +21,7 @@ from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore
 from limbeck.training.annotate import annotate, teacher_identity, with_queries
 from limbeck.training.base_session import BaseSession, DevMeasure
-from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
+from limbeck.training.lists import RankedQuery, RankingLists, TextLists, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.queries import QuerySplits, split_queries
@@ -209,9 +209,14 @@ class Session(BaseSession):
         known = [score for query in self.splits.train if query in run for score in run[query].values()]
         return standardiser(spec.standardise, torch.tensor(known))
 
-    def lists(self, stage: Stage, seed: int) -> RankingLists:
-        """The training lists of a stage, with stored teacher scores if an objective asks for them."""
+    def lists(self, stage: Stage, seed: int) -> RankingLists | TextLists:
+        """The training lists of a stage, with stored teacher scores if an objective asks for them.
+
+        Objectives that look at queries alone train on all of them, with documents or without.
+        """
         data, splits = self.data, self.splits
+        if stage.student_signals <= {"queries"}:
+            return TextLists(data.queries.take(data.queries.rows(splits.train)))
         if stage.needs_labels and not splits.train_labels:
             problem = f"{data.name}: {', '.join(stage.objectives)} learns from labels, and split"
             remedy = "add qrels, or distil from a teacher with softmax_ce"
@@ -228,7 +233,7 @@ class Session(BaseSession):
             if query in splits.train_labels or not stage.only_labels
         ]
         teacher = self.recipe.teacher
-        cached = teacher is not None and not teacher.live and stage.needs_teacher
+        cached = teacher is not None and not teacher.live and "scores" in stage.teacher_signals
         if cached or stage.lists.asks_teacher:
             self._add_scores(queries)
         if stage.lists.below_positive is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import read_json, slug
-from limbeck.matchers.base import Matcher
+from limbeck.matchers.base import Matcher, as_parts
 from limbeck.progress import progress
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
@@ -23,7 +22,10 @@ from limbeck.training.lists import TrainingLists
 from limbeck.training.log import RunLog
 from limbeck.training.processes import is_main, wait_for_all, world
 from limbeck.training.recipe import Stage
+from limbeck.training.stored_outputs import StoredOutputs
+from limbeck.training.teachers import EMBEDDINGS, CachedTeacher
 from limbeck.training.trainer import BEST, DistillationTrainer, load_weights, out_of_patience, save_weights
+from limbeck.training.training_heads import learn_where_asked, training_heads
 
 FREEZABLE = {
     "encoder": ("*.0.model.*", "encoders.*"),  # the first module of every tower and cross-encoder; DiPair's
@@ -44,20 +46,23 @@ class Fit:
     standardise: Callable[[Tensor, Tensor], Tensor] | None = None
     snapshots: Path | None = None  # keep the scores of dev here, each time it is looked at
     outputs: Path | None = None  # of frozen encoders: where several models share them
+    cached_teacher: Matcher | None = None  # one whose signals are replayed
+    embeddings: StoredOutputs | None = None  # a cached teacher's, by text
 
 
 def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], TrainingLists], how: Fit) -> None:
     """Train `matcher` through all stages; what is done already is loaded, what was cut short goes on."""
-    with _token_head(matcher, stages, how.seed):
+    with training_heads(matcher, stages, how.teacher or how.cached_teacher, how.seed):
         for number, stage in enumerate(stages):
             finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
             if finished.exists():
                 load_weights(matcher, finished)
                 continue
             folder = how.folder / f"{slug(how.name)}-stage-{number}"
-            if matcher.token_head is not None:
-                matcher.token_head.requires_grad_(stage.restores_tokens)
+            learn_where_asked(matcher, stage)
             found, outputs = lists(stage), how.outputs or how.folder / "frozen"
+            if how.embeddings is not None and stage.teacher_signals & EMBEDDINGS:
+                how.embeddings.add_all(_texts(found))
             with frozen(matcher, stage.freeze), frozen_outputs(matcher, stage, found, outputs):
                 _run_stage(matcher, stage, number, found, folder, how)
             if (folder / BEST).exists():
@@ -67,19 +72,6 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Trai
                 save_weights(matcher, finished)
                 shutil.rmtree(folder, ignore_errors=True)
             wait_for_all()
-
-
-@contextmanager
-def _token_head(matcher: Matcher, stages: Sequence[Stage], seed: int) -> Iterator[None]:
-    """Give the matcher a head that restores tokens, if a stage asks for it; all stages keep it, so that one can go on
-    with what another has learnt, and every file of weights has the same names.
-    """
-    if any(stage.restores_tokens for stage in stages):
-        matcher.add_token_head(seed)
-    try:
-        yield
-    finally:
-        matcher.token_head = None
 
 
 def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists, folder: Path, how: Fit) -> None:
@@ -106,10 +98,11 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists
                 lists,
                 matcher,
                 how.teacher,
-                stage.lists.in_batch,
-                stage.chunk,
-                rank,
-                processes,
+                _cached(stage, how),
+                in_batch=stage.lists.in_batch,
+                chunk=stage.chunk,
+                rank=rank,
+                world=processes,
                 seed=how.seed + number,
                 token_dropout=stage.token_dropout,
                 restore_tokens=stage.restores_tokens,
@@ -126,6 +119,19 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists
             snapshots=how.snapshots,
         )
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+
+
+def _texts(lists: TrainingLists) -> list[list[str]]:
+    """All texts of both sides, documents of several parts as one text each."""
+    queries, documents = lists.everything()
+    return [queries, [" ".join(as_parts(document)) for document in documents]]
+
+
+def _cached(stage: Stage, how: Fit) -> CachedTeacher | None:
+    """Who replays the signals that a stage needs of its teacher; nobody where it is live, or none is needed."""
+    if how.teacher is not None or not stage.teacher_signals:
+        return None
+    return CachedTeacher(stage.teacher_signals, how.embeddings)
 
 
 class frozen:

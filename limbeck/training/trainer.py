@@ -7,6 +7,8 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,19 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from limbeck.errors import LimbeckError
 from limbeck.files import naming_disk_errors, write_atomically, write_json
 from limbeck.matchers.base import Matcher
+from limbeck.matchers.device import on_device
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
-from limbeck.signals import MaskedTokens, Signals, Targets
-from limbeck.training.batches import BatchPlan, Collator, Positions
+from limbeck.signals import Signals
+from limbeck.training.batches import Batch, BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
 from limbeck.training.faster import faster, one_lookup
 from limbeck.training.log import RunLog
 from limbeck.training.pair_lists import PairLists
 from limbeck.training.processes import all_process_mean, is_main, main_decides, main_number, wait_for_all
 from limbeck.training.recipe import Stage
+from limbeck.training.teachers import live_signals
+from limbeck.training.training_heads import with_heads
 
 BEST = "best.safetensors"
 DEV = "eval_dev"
@@ -57,8 +62,7 @@ class DistillationTrainer(Trainer):
         self.snapshots = snapshots
         self.stage, self.folder, self.run_log, self.dev = stage, folder, log, dev
         self.objectives = stage.weighted_objectives()
-        self.needs_student = frozenset[str]().union(*(objective.needs_student for _, objective in self.objectives))
-        self.needs_teacher = frozenset[str]().union(*(objective.needs_teacher for _, objective in self.objectives))
+        self.needs_student, self.needs_teacher = stage.student_signals, stage.teacher_signals
         self.live_teacher, self.standardise, self.seed = teacher, standardise, seed
         self.staging: Path | None = None
         self.sums: dict[str, float] = {}
@@ -69,7 +73,7 @@ class DistillationTrainer(Trainer):
         super().__init__(
             model=student,
             args=_arguments(stage, folder, steps, eval_every, seed, has_dev=dev is not None),
-            data_collator=collator,
+            data_collator=partial(_as_inputs, collator),
             train_dataset=Positions(self.queries),
             eval_dataset=Positions(0) if dev is not None else None,
             callbacks=[_Rhythm(stage, advance)],
@@ -102,18 +106,17 @@ class DistillationTrainer(Trainer):
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The weighted objectives, each averaged over the queries of the whole batch."""
+        batch: Batch = inputs["batch"]
         recompute = self.stage.chunk is not None
         alone = self.args.world_size == 1 and not recompute
-        with one_lookup(self.student, inputs["student"]) if alone else nullcontext():
-            student: Signals = model(inputs["student"], self.needs_student, recompute)
-        tokens = MaskedTokens(**inputs["tokens"]) if inputs["tokens"] is not None else None
-        targets = Targets(mask=inputs["mask"], labels=inputs["labels"], tokens=tokens, own=inputs["own"])
-        teacher = self._teacher_signals(inputs, targets)
-        total = torch.zeros((), device=targets.mask.device)
+        with one_lookup(self.student, batch.student) if alone else nullcontext():
+            student: Signals = model(batch.student, self.needs_student, recompute)
+        teacher = self._teacher_signals(batch)
+        total = torch.zeros((), device=batch.targets.mask.device)
         # Processes average their gradients, so each counts its share as if it were the whole.
-        share = self.args.world_size / inputs["batch_size"]
+        share = self.args.world_size / batch.size
         for weight, objective in self.objectives:
-            loss = objective(student, teacher, targets).sum() * share
+            loss = with_heads(objective, self.student.heads)(student, teacher, batch.targets).sum() * share
             total = total + weight * loss
             self.sums[str(objective)] = self.sums.get(str(objective), 0.0) + float(loss.detach())
         self.parts += 1
@@ -124,19 +127,18 @@ class DistillationTrainer(Trainer):
             )
         return total
 
-    def _teacher_signals(self, inputs: dict[str, Any], targets: Targets) -> Signals | None:
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        return on_device(inputs, self.args.device)
+
+    def _teacher_signals(self, batch: Batch) -> Signals | None:
         if not self.needs_teacher:
             return None
-        if self.live_teacher is None:
-            scores = inputs["teacher_scores"]
-        else:
-            with torch.no_grad(), torch.autocast(targets.mask.device.type, enabled=False):
-                scores = self.live_teacher(inputs["teacher"], self.needs_teacher).scores
-            if not torch.isfinite(scores[targets.mask]).all():
-                raise LimbeckError("the teacher gave a score that is not a finite number; its weights are damaged")
-        if self.standardise is not None:
-            scores = self.standardise(scores, targets.mask)
-        return Signals(scores=scores)
+        shown = batch.teacher
+        if self.live_teacher is not None:
+            shown = live_signals(self.live_teacher, batch.live, self.needs_teacher, batch.targets)
+        if self.standardise is not None and shown is not None and shown.scores is not None:
+            shown = replace(shown, scores=self.standardise(shown.scores, batch.targets.mask))
+        return shown
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Measure on dev, keep the best weights, and say when it is time to stop."""
@@ -203,6 +205,11 @@ class DistillationTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         load_weights(self.student, Path(resume_from_checkpoint) / "model.safetensors")
+
+
+def _as_inputs(collator: Collator, examples: list[tuple[int, int]]) -> dict[str, Batch]:
+    """A batch in the shape that the library passes around."""
+    return {"batch": collator(examples)}
 
 
 def keep_snapshot(folder: Path, dev: Any, stage: int = 0, step: int = 0) -> None:

@@ -62,7 +62,7 @@ def test_a_batch_encodes_a_text_once_wherever_it_has_the_same_outputs(tiny_bert,
     queries, documents = ["copy file", "sort list", "copy file", "sort list"], ["copy file", "open folder", "sort list"]
     lists = torch.tensor([[1], [0], [2], [2]])
     prepared = model.prepare(TextBatch(queries, documents, lists))
-    assert sum(len(chunk["input_ids"]) for some in prepared["texts"] for chunk in some["chunks"]) == encoded
+    assert sum(len(chunk["input_ids"]) for some in prepared.texts for chunk in some.passes) == encoded
     scores = model(prepared).scores
     pairs = [(query, documents[int(row)]) for query, row in zip(queries, lists[:, 0], strict=True)]
     assert same(scores.detach().numpy()[:, 0], model.score(pairs))

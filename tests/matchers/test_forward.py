@@ -41,7 +41,7 @@ def test_only_the_signals_that_are_asked_for_are_shown(tiny_bert):
     assert scores.queries is None and scores.documents is None
     shown = model(inputs, frozenset({"queries", "documents"}))
     assert shown.scores is None
-    products = (shown.queries.unsqueeze(1) * shown.documents).sum(-1)
+    products = (shown.queries.unsqueeze(1) * shown.documents[LISTS]).sum(-1)
     assert torch.allclose(products, scores.scores, atol=1e-5)
 
 
@@ -75,7 +75,7 @@ def test_sorting_by_length_computes_few_padded_tokens(tiny_bert):
     model = matcher(tiny_bert, "dual_encoder")
     generator = np.random.default_rng(0)
     texts = [" ".join(["file"] * count) for count in generator.integers(1, 18, size=200)]
-    chunks = model.tower.prepare(texts, "document")["chunks"]
+    chunks = model.tower.prepare(texts, "document").passes
     padded = sum(chunk["attention_mask"].numel() for chunk in chunks)
     real = sum(int(chunk["attention_mask"].sum()) for chunk in chunks)
     assert sum(len(chunk["attention_mask"]) for chunk in chunks) == 200
@@ -95,7 +95,7 @@ def test_shares_cover_everything_once_and_evenly(count, world):
 def test_a_process_without_a_share_of_the_texts_has_an_empty_part(tiny_bert, kind, free):
     """With gradients if the model learns, so that the processes' gradients meet; a frozen teacher has none."""
     model = matcher(tiny_bert, kind).requires_grad_(free)
-    prepared = model.prepare(TextBatch(QUERIES, DOCUMENTS, None, document_slice=slice(0, 0)))["documents"]
+    prepared = model.prepare(TextBatch(QUERIES, DOCUMENTS, None, document_slice=slice(0, 0))).documents
     vectors = model.tower(prepared) if kind == "dual_encoder" else model.tower.token_vectors(prepared).vectors
     assert len(vectors) == 0 and vectors.requires_grad == free
 
@@ -126,7 +126,7 @@ def test_texts_padded_on_the_left_keep_their_tokens(tiny_bert):
     model = matcher(tiny_bert, "dual_encoder")
     model.tower.model.tokenizer.padding_side = "left"
     prepared = model.tower.prepare(DOCUMENTS, "document", chunk=1)
-    for chunk in prepared["chunks"]:
+    for chunk in prepared.passes:
         assert chunk["attention_mask"].all()
     trained = model.tower(prepared).detach().numpy()
     alone = np.concatenate([model.tower.encode([text], "document") for text in DOCUMENTS])

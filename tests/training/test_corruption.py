@@ -17,15 +17,15 @@ EXAMPLES = [(2, index) for index in range(9)]
 def rows_of(part: dict, name: str) -> list[list[int]]:
     """A field of the prepared texts, text by text, without padding."""
     found = {}
-    for chunk, texts in zip(part["chunks"], texts_of_chunks(part), strict=True):
+    for chunk, texts in zip(part.passes, texts_of_chunks(part), strict=True):
         for row, text in enumerate(texts):
             found[text] = chunk[name][row, chunk["input_ids"][row] != 0].tolist()  # [PAD] is 0
     return [found[text] for text in range(len(found))]
 
 
 def parts_of(batch: dict) -> list[dict]:
-    student = batch["student"]
-    return [student] if "chunks" in student else [student["queries"], student["documents"]]
+    student = batch.student
+    return [part for part, _ in student.tokenised]
 
 
 def hidden(collator: Collator, examples: list[tuple[int, int]] = EXAMPLES) -> list[list[list[int]]]:
@@ -41,7 +41,7 @@ def test_token_dropout_hides_so_many_tokens_and_never_the_first(tiny_bert, kind)
         examples = [(epoch, index) for index in range(24)]
         whole, cut = parts_of(plain(examples)), parts_of(dropping(examples))
         for before, after in zip(whole, cut, strict=True):
-            for one, two in zip(before["chunks"], after["chunks"], strict=True):
+            for one, two in zip(before.passes, after.passes, strict=True):
                 assert torch.equal(one["input_ids"], two["input_ids"])
                 assert (two["attention_mask"] <= one["attention_mask"]).all()
                 text, real = one["token_type_ids"], one["attention_mask"] == 1
@@ -55,10 +55,10 @@ def test_token_dropout_hides_so_many_tokens_and_never_the_first(tiny_bert, kind)
 def test_a_text_is_never_dropped_altogether(tiny_bert, pooling):
     student = tiny_student(tiny_bert, "cross_encoder", pooling=pooling)
     batch = Collator(ToyLists(), student, token_dropout=0.999)(EXAMPLES)
-    for chunk in batch["student"]["chunks"]:
+    for chunk in batch.student.pairs.passes:
         seen, second = chunk["attention_mask"] == 1, chunk["token_type_ids"] == 1
         assert (seen & second).any(dim=1).all() and (seen & ~second).any(dim=1).all()
-    assert torch.isfinite(student(batch["student"]).scores).all()
+    assert torch.isfinite(student(batch.student).scores).all()
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_a_text_is_never_dropped_altogether(tiny_bert, pooling):
 def test_nobody_sees_a_dropped_token(tiny_bert, kind, options):
     student = tiny_student(tiny_bert, kind, **options).eval()
     batch = Collator(ToyLists(), student, token_dropout=0.4)(EXAMPLES)
-    before = student(batch["student"]).scores
+    before = student(batch.student).scores
     for part in parts_of(batch):
-        for chunk in part["chunks"]:
+        for chunk in part.passes:
             chunk["input_ids"] = torch.where(chunk["attention_mask"] == 1, chunk["input_ids"], 7)
-    torch.testing.assert_close(student(batch["student"]).scores, before)
-    whole = student(Collator(ToyLists(), student)(EXAMPLES)["student"]).scores
+    torch.testing.assert_close(student(batch.student).scores, before)
+    whole = student(Collator(ToyLists(), student)(EXAMPLES).student).scores
     assert (whole - before).abs().max() > 1e-3
 
 
 def test_a_live_teacher_sees_the_whole_text(tiny_bert):
     student, teacher = tiny_student(tiny_bert), tiny_student(tiny_bert, "cross_encoder")
     batch = Collator(ToyLists(), student, teacher, token_dropout=0.9)(EXAMPLES)
-    for chunk in batch["teacher"]["chunks"]:
+    for chunk in batch.live.pairs.passes:
         assert torch.equal(chunk["attention_mask"], (chunk["input_ids"] != 0).long())
 
 
@@ -121,8 +121,8 @@ def restoring(start: str, **options: object) -> Collator:
 
 def test_fifteen_per_cent_of_the_ordinary_tokens_are_masked_and_one_at_least(tiny_bert):
     batch = restoring(tiny_bert)(EXAMPLES)
-    special = set(restoring(tiny_bert).student.token_head.vocabulary.special.tolist())
-    for part, masked in zip(parts_of(batch), batch["student"]["masked"], strict=True):
+    special = set(restoring(tiny_bert).student.vocabulary.special.tolist())
+    for part, masked in zip(parts_of(batch), batch.student.masked, strict=True):
         for text, chosen in zip(rows_of(part, "input_ids"), rows_of(masked, "chosen"), strict=True):
             ordinary = [token not in special for token in text]
             assert sum(chosen) == max(1, round(0.15 * sum(ordinary)))
@@ -131,13 +131,13 @@ def test_fifteen_per_cent_of_the_ordinary_tokens_are_masked_and_one_at_least(tin
 
 def test_eight_in_ten_become_the_mask_one_a_random_token_and_one_stays(tiny_bert):
     collator = restoring(tiny_bert)
-    vocabulary = collator.student.token_head.vocabulary
+    vocabulary = collator.student.vocabulary
     shown, meant = [], []
     for epoch in range(60):
         batch = collator([(epoch, index) for index in range(24)])
-        for part in batch["student"]["masked"]:
-            shown += [chunk["input_ids"][chunk["chosen"]] for chunk in part["chunks"]]
-        meant.append(batch["tokens"]["ids"])
+        for part in batch.student.masked:
+            shown += [chunk["input_ids"][chunk["chosen"]] for chunk in part.passes]
+        meant.append(batch.targets.tokens.ids)
     shown, meant = torch.cat(shown), torch.cat(meant)
     assert len(meant) > 3000
     assert np.isin(meant, vocabulary.ordinary).all()
@@ -151,7 +151,7 @@ def test_eight_in_ten_become_the_mask_one_a_random_token_and_one_stays(tiny_bert
 def test_the_ranking_pass_keeps_its_texts_and_the_restoring_pass_keeps_its_attention(tiny_bert):
     plain = Collator(ToyLists(), tiny_student(tiny_bert))(EXAMPLES)
     batch = restoring(tiny_bert, token_dropout=0.3)(EXAMPLES)
-    for before, part, masked in zip(parts_of(plain), parts_of(batch), batch["student"]["masked"], strict=True):
+    for before, part, masked in zip(parts_of(plain), parts_of(batch), batch.student.masked, strict=True):
         assert rows_of(part, "input_ids") == rows_of(before, "input_ids")
         assert rows_of(masked, "attention_mask") == rows_of(before, "attention_mask")
         assert rows_of(part, "attention_mask") != rows_of(before, "attention_mask")
@@ -159,26 +159,26 @@ def test_the_ranking_pass_keeps_its_texts_and_the_restoring_pass_keeps_its_atten
 
 @pytest.mark.parametrize("in_batch", [False, True])
 def test_a_querys_texts_count_evenly_and_the_processes_add_up_to_the_whole(tiny_bert, in_batch):
-    whole = restoring(tiny_bert, in_batch=in_batch)(EXAMPLES)["tokens"]
+    whole = restoring(tiny_bert, in_batch=in_batch)(EXAMPLES).targets.tokens
     lists = ToyLists()
     rows = np.unique(np.concatenate([lists.pick(index, 2) for index in range(9)]))
     for query in range(9):
         wanted = np.ones(len(rows)) if in_batch else np.isin(rows, lists.pick(query, 2)).astype(float)
         wanted = np.concatenate([np.arange(9) == query, wanted])
-        np.testing.assert_allclose(whole["shares"][query], wanted / wanted.sum(), rtol=1e-6)
+        np.testing.assert_allclose(whole.shares[query], wanted / wanted.sum(), rtol=1e-6)
     shares, tokens = [], {"query": [], "document": []}
     for rank in range(2):
-        part = restoring(tiny_bert, in_batch=in_batch, rank=rank, world=2)(EXAMPLES)["tokens"]
+        part = restoring(tiny_bert, in_batch=in_batch, rank=rank, world=2)(EXAMPLES).targets.tokens
         own = [4, 5][rank]  # of nine queries
-        assert len(part["shares"]) == own
-        total = part["shares"].sum(0)
+        assert len(part.shares) == own
+        total = part.shares.sum(0)
         shares.append((total[:own], total[own:]))
-        for side, mine in (("query", part["texts"] < own), ("document", part["texts"] >= own)):
-            tokens[side].append(part["ids"][mine].sort().values)
+        for side, mine in (("query", part.texts < own), ("document", part.texts >= own)):
+            tokens[side].append(part.ids[mine].sort().values)
     weights = torch.cat([torch.cat(side) for side in zip(*shares, strict=True)])
-    torch.testing.assert_close(weights, whole["shares"].sum(0))
-    for side, mine in (("query", whole["texts"] < 9), ("document", whole["texts"] >= 9)):
-        assert torch.equal(torch.cat(tokens[side]).sort().values, whole["ids"][mine].sort().values)
+    torch.testing.assert_close(weights, whole.shares.sum(0))
+    for side, mine in (("query", whole.texts < 9), ("document", whole.texts >= 9)):
+        assert torch.equal(torch.cat(tokens[side]).sort().values, whole.ids[mine].sort().values)
 
 
 def test_texts_without_a_word_have_nothing_to_restore(tiny_bert):
@@ -186,10 +186,10 @@ def test_texts_without_a_word_have_nothing_to_restore(tiny_bert):
     collator.lists.queries = [""] * 24
     collator.lists.documents = [""] * 40
     batch = collator(EXAMPLES)
-    signals = collator.student(batch["student"], frozenset({"token_logits"}))
-    assert signals.token_logits.shape[0] == len(batch["tokens"]["ids"]) == 0
+    signals = collator.student(batch.student, frozenset({"token_logits"}))
+    assert signals.token_logits.shape[0] == len(batch.targets.tokens.ids) == 0
     signals.token_logits.sum().backward()
-    assert all(parameter.grad is not None for parameter in collator.student.token_head.parameters())
+    assert all(parameter.grad is not None for parameter in collator.student.heads["token_head"].parameters())
 
 
 @pytest.mark.parametrize("separate", [False, True])
@@ -201,9 +201,9 @@ def test_token_logits_are_those_of_each_text_by_itself(tiny_bert, separate, chun
         for parameter in student.parameters():
             parameter += 0.05 * torch.randn_like(parameter)
     batch = Collator(ToyLists(), student, restore_tokens=True, chunk=chunk)(EXAMPLES)
-    signals = student(batch["student"], frozenset({"token_logits", "scores"}), recompute=chunk is not None)
-    head, logits, ids, texts = student.token_head, [], [], []
-    for side, part, masked in zip(("query", "document"), parts_of(batch), batch["student"]["masked"], strict=True):
+    signals = student(batch.student, frozenset({"token_logits", "scores"}), recompute=chunk is not None)
+    head, logits, ids, texts = student.heads["token_head"], [], [], []
+    for side, part, masked in zip(("query", "document"), parts_of(batch), batch.student.masked, strict=True):
         bert = student.tower.transformer(side).model
         shown, chosen = rows_of(masked, "input_ids"), rows_of(masked, "chosen")
         for text, (tokens, gaps) in enumerate(zip(shown, chosen, strict=True)):
@@ -216,9 +216,9 @@ def test_token_logits_are_those_of_each_text_by_itself(tiny_bert, separate, chun
             logits.append(hidden @ bert.embeddings.word_embeddings.weight.T + head.bias)
             ids.append(torch.tensor(rows_of(part, "input_ids")[text])[torch.tensor(gaps)])
             texts += [len(logits) - 1] * len(ids[-1])
-    order = torch.argsort(batch["tokens"]["texts"], stable=True)
-    assert torch.equal(batch["tokens"]["texts"][order], torch.tensor(texts))
-    assert torch.equal(batch["tokens"]["ids"][order], torch.cat(ids))
+    order = torch.argsort(batch.targets.tokens.texts, stable=True)
+    assert torch.equal(batch.targets.tokens.texts[order], torch.tensor(texts))
+    assert torch.equal(batch.targets.tokens.ids[order], torch.cat(ids))
     torch.testing.assert_close(signals.token_logits[order], torch.cat(logits), rtol=1e-4, atol=1e-4)
     assert signals.scores.shape == (9, 5)
 
@@ -226,5 +226,5 @@ def test_token_logits_are_those_of_each_text_by_itself(tiny_bert, separate, chun
 def test_a_wider_or_narrower_embedding_table_decides_the_size_of_the_head(tiny_bert):
     student = build(MatcherSpec(start=tiny_bert, layers=1, dim=8, query_length=8, document_length=16))
     student.add_token_head(seed=0)
-    assert student.token_head.dense.weight.shape == (32, 32)  # of the transformer, not of the projection
-    assert len(student.token_head.bias) == len(student.tower.token_embeddings("query"))
+    assert student.heads["token_head"].dense.weight.shape == (32, 32)  # of the transformer, not of the projection
+    assert len(student.heads["token_head"].bias) == len(student.tower.token_embeddings("query"))

@@ -134,10 +134,10 @@ def test_a_batch_encodes_each_distinct_document_once(tiny_bert):
     lists = ToyLists(documents=10)
     batch = Collator(lists, student)([(0, index) for index in range(8)])
     mentioned = {int(row) for index in range(8) for row in lists.pick(index, 0)}
-    encoded = sum(len(chunk["input_ids"]) for chunk in batch["student"]["documents"]["chunks"])
-    assert encoded == len(mentioned) == batch["student"]["document_count"]
+    encoded = sum(len(chunk["input_ids"]) for chunk in batch.student.documents.passes)
+    assert encoded == len(mentioned) == batch.student.document_count
     for number in range(8):
-        assert torch.equal(batch["labels"][number], torch.tensor(lists.labels(number, lists.pick(number, 0))))
+        assert torch.equal(batch.targets.labels[number], torch.tensor(lists.labels(number, lists.pick(number, 0))))
 
 
 def test_in_batch_positives_of_a_query_are_never_its_negatives(tiny_bert):
@@ -147,7 +147,7 @@ def test_in_batch_positives_of_a_query_are_never_its_negatives(tiny_bert):
     rows = np.unique(np.concatenate([lists.pick(index, 0) for index in range(8)]))
     for number in range(8):
         positive = int(lists.pools[number][0])
-        assert batch["labels"][number].tolist() == [float(row == positive) for row in rows]
+        assert batch.targets.labels[number].tolist() == [float(row == positive) for row in rows]
 
 
 def test_a_query_s_own_documents_are_told_from_those_of_the_batch(tiny_bert):
@@ -155,12 +155,13 @@ def test_a_query_s_own_documents_are_told_from_those_of_the_batch(tiny_bert):
     lists, examples = ToyLists(documents=12), [(0, index) for index in range(8)]
     batch = Collator(lists, student, in_batch=True)(examples)
     rows = np.unique(np.concatenate([lists.pick(index, 0) for index in range(8)]))
-    assert batch["own"].tolist() == [[row in lists.pick(index, 0) for row in rows] for index in range(8)]
+    assert batch.targets.own.tolist() == [[row in lists.pick(index, 0) for row in rows] for index in range(8)]
     assert (
-        Collator(lists, student, in_batch=True, rank=1, world=3)(examples)["own"].tolist() == batch["own"][2:5].tolist()
+        Collator(lists, student, in_batch=True, rank=1, world=3)(examples).targets.own.tolist()
+        == batch.targets.own[2:5].tolist()
     )
-    assert Collator(lists, student, in_batch=True, rank=0, world=12)(examples)["own"].shape == (0, len(rows))
-    assert Collator(lists, student)(examples)["own"] is None
+    assert Collator(lists, student, in_batch=True, rank=0, world=12)(examples).targets.own.shape == (0, len(rows))
+    assert Collator(lists, student)(examples).targets.own is None
 
 
 def split(has: tuple[str, ...] = ("train", "dev", "test"), **options: object):

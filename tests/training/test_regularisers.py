@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher
 from limbeck.objectives import masked_lm
-from limbeck.signals import MaskedTokens, Targets
 from limbeck.training import trainer as trainer_module
 from limbeck.training.batches import Collator
 from limbeck.training.recipe import Stage
@@ -93,7 +92,7 @@ def test_only_some_stages_restore_tokens_and_the_head_waits_for_them(tiny_bert, 
     assert len(heads[0]) == 5
     assert same(heads[0], heads[1]) and same(heads[1], heads[2])
     assert not any(torch.equal(heads[2][name], heads[3][name]) for name in heads[3])
-    assert student.token_head is None
+    assert not len(student.heads)
     for call in (2, 9, 20):  # in the first, the second and the last stage
         killed_in(call, monkeypatch, tiny_bert, tmp_path / str(call), stages)
         resumed, again = run(tiny_bert, tmp_path / str(call), stages)
@@ -106,7 +105,7 @@ def test_the_head_is_held_fixed_where_no_objective_asks_for_it(tiny_bert, tmp_pa
     student, learning = tiny_student(tiny_bert), []
 
     def lists(stage: Stage) -> ToyLists:
-        learning.append({parameter.requires_grad for parameter in student.token_head.parameters()})
+        learning.append({parameter.requires_grad for parameter in student.heads.parameters()})
         return ToyLists()
 
     fit(student, [STAGE, RESTORING, STAGE], lists, Fit("student", tmp_path, tmp_path / "log.jsonl", seed=3))
@@ -116,7 +115,7 @@ def test_the_head_is_held_fixed_where_no_objective_asks_for_it(tiny_bert, tmp_pa
 def test_the_head_is_in_checkpoints_and_neither_in_the_student_nor_in_its_folder(tiny_bert, tmp_path, monkeypatch):
     killed_in(4, monkeypatch, tiny_bert, tmp_path / "run", [RESTORING])
     checkpoint = load_file(tmp_path / "run" / "student-stage-0" / "checkpoint-4" / "model.safetensors")
-    assert {name.removeprefix("token_head.") for name in checkpoint if name.startswith("token_head.")} == {
+    assert {name.removeprefix("heads.token_head.") for name in checkpoint if name.startswith("heads.")} == {
         "dense.weight",
         "dense.bias",
         "norm.weight",
@@ -164,9 +163,8 @@ def restored(student: Matcher, chunk: int | None, needs: frozenset[str]) -> torc
     student.add_token_head(seed=0)
     student.train()
     batch = Collator(ToyLists(), student, chunk=chunk, restore_tokens=True)([(0, index) for index in range(6)])
-    signals = student(batch["student"], needs, recompute=chunk is not None)
-    targets = Targets(batch["mask"], batch["labels"], MaskedTokens(**batch["tokens"]))
-    masked_lm()(signals, None, targets).mean().backward()
+    signals = student(batch.student, needs, recompute=chunk is not None)
+    masked_lm()(signals, None, batch.targets).mean().backward()
     return torch.cat([p.grad.flatten() for _, p in sorted(student.named_parameters()) if p.grad is not None])
 
 

@@ -13,11 +13,11 @@ import torch
 
 from limbeck.matchers import Matcher, MatcherSpec, build
 from limbeck.objectives import Objective
-from limbeck.signals import Signals, Targets
 from limbeck.training import stages as stages_module
 from limbeck.training.batches import Collator
 from limbeck.training.recipe import Stage
 from limbeck.training.stages import Fit, fit
+from limbeck.training.teachers import CachedTeacher
 from limbeck.training.trainer import DistillationTrainer
 
 WORDS = "copy move open close read write file folder list sort number text object value error module".split()
@@ -69,11 +69,12 @@ def gradients(
     matcher: Matcher, objective: Objective, in_batch: bool, chunk: int | None, recompute: bool
 ) -> torch.Tensor:
     """The gradient of one batch of six queries."""
-    batch = Collator(ToyLists(), matcher, in_batch=in_batch, chunk=chunk)([(0, index) for index in range(6)])
+    cached = CachedTeacher(frozenset({"scores"}))
+    collator = Collator(ToyLists(), matcher, cached=cached, in_batch=in_batch, chunk=chunk)
+    batch = collator([(0, index) for index in range(6)])
     matcher.train()
-    signals = matcher(batch["student"], recompute=recompute)
-    targets = Targets(mask=batch["mask"], labels=batch["labels"])
-    objective(signals, Signals(scores=batch["teacher_scores"]), targets).mean().backward()
+    signals = matcher(batch.student, recompute=recompute)
+    objective(signals, batch.teacher, batch.targets).mean().backward()
     return torch.cat([p.grad.flatten() for _, p in sorted(matcher.named_parameters()) if p.grad is not None])
 
 

@@ -1,0 +1,72 @@
+"""What a model that does not change leaves of texts, on disk: computed once, read in every step and every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limbeck.matchers.encoding import Encoding
+from limbeck.matchers.encoding_matcher import EncodingMatcher
+from limbeck.stores import EncodingStore
+from limbeck.stores.encodings import encode_with_store, store_path
+from limbeck.training.processes import main_first
+
+SIDES = ("query", "document")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is computed of the texts at one position, and all that changes it."""
+
+    encoding: Encoding
+    key: dict[str, Any]
+
+
+class StoredOutputs:
+    """Outputs of texts at each position; texts that are new (dev's) are added as they come."""
+
+    def __init__(
+        self, outputs: Sequence[Output], compute: Callable[[list[str], int], np.ndarray], folder: Path
+    ) -> None:
+        self.compute = compute
+        self.stores = [
+            EncodingStore.open(
+                store_path(folder, output.key), output.key, output.encoding.dim, tokens=output.encoding.tokens
+            )
+            for output in outputs
+        ]
+
+    def add(self, texts: Sequence[str], position: int) -> None:
+        """Compute the outputs of texts that are not there yet."""
+        encode_with_store(self.stores[position], texts, lambda block: self.compute(block, position))
+
+    def add_all(self, positions: Sequence[Sequence[str]]) -> None:
+        """Compute what is missing of the texts of every position: one process does, the others wait and read."""
+        with main_first() as main:
+            if main:
+                for position, texts in enumerate(positions):
+                    self.add(texts, position)
+        for store in self.stores:
+            store.refresh()
+
+    def __call__(self, texts: list[str], position: int) -> np.ndarray:
+        store = self.stores[position]
+        if store.missing(texts):
+            self.add(texts, position)
+        return store.get(texts)
+
+
+def stored_embeddings(teacher: EncodingMatcher, folder: Path) -> StoredOutputs:
+    """A teacher's embeddings of queries and documents. An index of the same model has the same keys."""
+    outputs = [Output(teacher.encoding(at), {**teacher.identity(), "side": side}) for at, side in enumerate(SIDES)]
+
+    def compute(texts: list[str], position: int) -> np.ndarray:
+        found = teacher.encode(texts, position)
+        assert isinstance(found, np.ndarray)
+        return found
+
+    return StoredOutputs(outputs, compute, folder)

@@ -1,0 +1,77 @@
+"""What is trained with a student and is of no use afterwards: a head that restores tokens, an objective's projection.
+
+Objectives declare what they need (`Objective.heads`); it is built from the sizes of student and teacher, saved in
+checkpoints, and at the end becomes a part of the student (`Objective.folds`) or is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.base import Matcher
+from limbeck.matchers.token_head import TOKEN_HEAD
+from limbeck.objectives import Objective
+from limbeck.signals import Sizes
+from limbeck.training.recipe import Stage
+
+
+@contextmanager
+def training_heads(matcher: Matcher, stages: Sequence[Stage], teacher: Matcher | None, seed: int) -> Iterator[None]:
+    """Give a matcher what its stages' objectives train with it. All stages keep all of it, so that one can go on with
+    what another has learnt, and every file of weights has the same names.
+    """
+    if any(stage.restores_tokens for stage in stages):
+        matcher.add_token_head(seed)
+    declared = list(_declaring(stages))
+    for objective in declared:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            parts = objective.heads(_sizes(matcher, teacher))
+        matcher.heads[objective.name] = nn.ModuleDict(parts).to(matcher.device)
+    try:
+        yield
+        for objective in declared:
+            _fold(matcher, objective)
+    finally:
+        matcher.heads = nn.ModuleDict()
+
+
+def learn_where_asked(matcher: Matcher, stage: Stage) -> None:
+    """Hold heads fixed in a stage that has no use for them: several processes would wait for their gradients."""
+    wanted = {objective.name for _, objective in stage.weighted_objectives()}
+    wanted |= {TOKEN_HEAD} if stage.restores_tokens else set()
+    for name, head in matcher.heads.items():
+        head.requires_grad_(name in wanted)
+
+
+def with_heads(objective: Objective, heads: nn.ModuleDict) -> Callable[..., Tensor]:
+    """The objective with the heads that it declared, if it did."""
+    call: Callable[..., Tensor] = objective
+    return partial(call, heads=heads[objective.name]) if objective.name in heads else call
+
+
+def _declaring(stages: Sequence[Stage]) -> Iterator[Objective]:
+    """The objectives of all stages that train something; two of one name share it."""
+    known = {each.name: each for stage in stages for _, each in stage.weighted_objectives() if each.has_heads}
+    yield from known.values()
+
+
+def _sizes(matcher: Matcher, teacher: Matcher | None) -> Sizes:
+    own, theirs = matcher.encoding(0), teacher.encoding(0) if teacher is not None else None
+    if own is None:
+        raise LimbeckError(f"a {matcher.kind} has no embedding to project; use kind: dual_encoder")
+    return Sizes(own.dim, theirs.dim if theirs is not None else None)
+
+
+def _fold(matcher: Matcher, objective: Objective) -> None:
+    parts: Any = matcher.heads[objective.name]
+    for name in objective.folds:
+        if name in parts:
+            matcher.append_projection(parts[name])
