@@ -102,6 +102,14 @@ class MatcherSpec(BaseModel):
             return {"tokens": (CODES, 1)} | given
         return given
 
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _layers_are_numbers(cls, layers: Any) -> Any:
+        numbers = layers if isinstance(layers, list | tuple) else [0 if layers is None else layers]
+        if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+            raise ValueError(f"{layers!r} is neither a number of layers nor a list of them; e.g. 2, or [0, 5]")
+        return layers
+
     @field_validator("layers")
     @classmethod
     def _layers_rise(cls, layers: Layers | None) -> Layers | None:

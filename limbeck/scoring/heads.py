@@ -7,6 +7,7 @@ see the model at all.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -14,6 +15,9 @@ from safetensors.torch import load_file, save_file
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
 from limbeck.matchers.interactions import Interaction, interaction_named
+
+if TYPE_CHECKING:
+    from limbeck.matchers.base import Matcher
 
 HEADS = ("auto", "torch", "onnx", "int8")
 FACTS, WEIGHTS = "head.json", "head.safetensors"
@@ -40,12 +44,17 @@ def load_head(folder: Path) -> Interaction:
     return interaction.eval()
 
 
-def require_head(interaction: Interaction, how: str) -> None:
+def require_head(matcher: Matcher, how: str) -> None:
     """Refuse what cannot be had before any work is done."""
     if how not in HEADS:
         raise LimbeckError(f"--head {how}: no such head; {did_you_mean(how, list(HEADS))}")
-    if how != "auto":
-        running(interaction, how)
+    from limbeck.matchers.encoding_matcher import encodes_apart  # not above: workers load no library of models
+
+    if not encodes_apart(matcher):
+        if how not in ("auto", "torch"):
+            raise LimbeckError(f"--head {how}: a {matcher.kind} has no head of its own; leave --head out")
+    elif how != "auto":
+        running(matcher.interaction, how)
 
 
 def running(interaction: Interaction, how: str = "torch") -> Interaction:

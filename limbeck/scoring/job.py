@@ -90,10 +90,7 @@ def score_pairs(
     if folder.exists() and not folder.is_dir():
         raise LimbeckError(f"{folder}: is a file; --out names a folder for the scores")
     matcher = load_matcher(model)
-    if encodes_apart(matcher):
-        require_head(matcher.interaction, head)
-    elif head not in ("auto", "torch"):
-        raise LimbeckError(f"--head {head}: a {matcher.kind} has no head of its own; leave --head out")
+    require_head(matcher, head)
     if top_k is not None and matcher.outputs > 1:
         problem = f"--top-k: the model gives {matcher.outputs} scores a pair, and none of them is the one to go by"
         raise LimbeckError(f"{problem}; leave it out, and choose among the scores yourself")

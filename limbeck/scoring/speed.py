@@ -20,9 +20,9 @@ REPEATS = 5
 
 def score_by_head(matcher: Matcher, pairs: Sequence[tuple[str, ...]], how: str = "auto") -> np.ndarray:
     """Scores as `limbeck score --head HOW` gives them: [n], or [n, outputs]."""
+    require_head(matcher, how)
     if not encodes_apart(matcher):
         return matcher.score(pairs)
-    require_head(matcher.interaction, how)
     scorer, rows = _scorer(matcher, pairs, how)
     scores = scorer.score(rows)
     return scores[:, 0] if matcher.outputs == 1 else scores

@@ -37,7 +37,7 @@ def write(tmp_path, text: str):
             "stages.0.objectives: unknown objective 'softmax_c'; did you mean 'softmax_ce'?",
         ),
         ("softmax_ce(tau=2)", "softmax_ce(tau=-1)", 9, "stages.0.objectives: softmax_ce: tau=-1 is not allowed"),
-        ("  layers: 2", "  layers: two", 7, "student.layers: Input should be a valid integer"),
+        ("  layers: 2", "  layers: two", 7, "student.layers: 'two' is neither a number of layers nor a list of them"),
         ("  layers: 2", "  layer: 2", 7, "student.layer: unknown key; did you mean 'layers'?"),
         ("data:\n  source: pydocs", "data: {}", 2, "data.source: is missing; add it"),
         ("    steps: 10", "", 9, "stages.0: give either steps or epochs"),

@@ -189,7 +189,7 @@ def test_rankings_are_measured_in_bfloat16_where_the_recipe_says_so(recipe, tmp_
         plain = module.rerank
 
         def spied(ranker, *given, plain=plain):
-            seen.append(getattr(ranker, "encoder", ranker).bf16)
+            seen.append(getattr(ranker, "matcher", ranker).bf16)
             return plain(ranker, *given)
 
         monkeypatch.setattr(module, "rerank", spied)
