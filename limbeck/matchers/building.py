@@ -6,7 +6,6 @@ import string
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from sentence_transformers import CrossEncoder as STCrossEncoder
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
@@ -21,9 +20,11 @@ from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
-from limbeck.matchers.names import resolve
+from limbeck.matchers.folder_checks import check_folder
+from limbeck.matchers.names import local_folder
 from limbeck.matchers.poly_encoder import PolyEncoder
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, complete_weights, naming_load_errors
 from limbeck.matchers.segments import JointTransformer, SegmentPooling
 from limbeck.matchers.spec import MatcherSpec
 
@@ -49,16 +50,14 @@ def build(spec: MatcherSpec) -> Matcher:
 
 
 def _transformer(spec: MatcherSpec, lengths: dict[str, int], kind: type[Transformer] = Transformer) -> Transformer:
-    path = resolve(spec.start)
+    path = str(local_folder(spec.start))
+    check_folder(path)
     config: dict[str, Any] = {}
     if spec.layers is not None:
         config["num_hidden_layers"] = spec.layers
-    try:
+    with naming_load_errors(spec.start), complete_weights(path, fewer_layers=spec.layers is not None):
         _refuse_more_layers_than_there_are(spec, path)
-        transformer = kind(path, config_kwargs=config, **lengths)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        problem = f"{spec.start}: no model that can be loaded ({first_line(error)})"
-        raise LimbeckError(f"{problem}; give a folder or a hub name") from error
+        transformer = kind(path, config_kwargs=HERE_ONLY | config, processor_kwargs=dict(HERE_ONLY), **lengths)
     if spec.inner_dropout is not None:
         _set_dropout(transformer.model, spec.inner_dropout)
     positions = getattr(transformer.config, "max_position_embeddings", None) or 0
@@ -84,7 +83,7 @@ def _refuse_more_layers_than_there_are(spec: MatcherSpec, path: str) -> None:
     """The library would fill the missing layers with noise."""
     from transformers import AutoConfig
 
-    there = AutoConfig.from_pretrained(path).num_hidden_layers
+    there = AutoConfig.from_pretrained(path, **HERE_ONLY).num_hidden_layers
     if spec.layers is not None and spec.layers > there:
         raise LimbeckError(f"layers={spec.layers} is more than {spec.start} has; ask for at most {there}")
 
@@ -187,8 +186,3 @@ def _projection(width: int, dim: int | None, **names: Any) -> Dense:
     projection = Dense(width, dim, bias=False, activation_function=nn.Identity(), **names)
     nn.init.orthogonal_(projection.linear.weight)
     return projection
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of somebody else's error, for use inside one of ours."""
-    return str(error).strip().split("\n", 1)[0][:200]

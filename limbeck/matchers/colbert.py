@@ -14,9 +14,11 @@ from sentence_transformers import MultiVectorEncoder
 
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, Matcher, TextBatch, distinct
+from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions.maxsim import MaxSim, TokenVectors, max_similarities
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.token_tower import TokenTower
 from limbeck.signals import Signals
 from limbeck.stores.ragged import Ragged
@@ -88,9 +90,9 @@ class ColBERT(Matcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
+            write_manifest(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> ColBERT:
         """Load a sentence-transformers, PyLate or Stanford ColBERT folder or hub name."""
-        with quiet():
-            return cls(MultiVectorEncoder(str(path), revision=revision))
+        return load_safely(path, revision, lambda folder: cls(MultiVectorEncoder(folder, **HERE_ONLY)))

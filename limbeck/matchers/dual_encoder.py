@@ -16,9 +16,11 @@ from torch import Tensor
 from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, Matcher, TextBatch, distinct
+from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import INTERACTIONS
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.tct import load_tct
 from limbeck.matchers.token_head import TokenHead, Vocabulary
 from limbeck.matchers.tower import Tower
@@ -108,12 +110,14 @@ class DualEncoder(Matcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
+            write_manifest(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:
         """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
-        with quiet():
-            return cls(load_tct(str(path), revision) or SentenceTransformer(str(path), revision=revision))
+        return load_safely(
+            path, revision, lambda folder: cls(load_tct(folder) or SentenceTransformer(folder, **HERE_ONLY))
+        )
 
 
 def _per_list(documents: Tensor, lists: Tensor | None, queries: int) -> Tensor:

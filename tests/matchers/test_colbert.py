@@ -14,6 +14,7 @@ from sentence_transformers import MultiVectorEncoder
 from limbeck.errors import LimbeckError
 from limbeck.matchers import ColBERT, DualEncoder, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
+from limbeck.matchers.file_manifest import MANIFEST
 from limbeck.search.build import _tokenizer
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
@@ -121,6 +122,7 @@ def test_a_pylate_folder_loads_with_its_own_conventions(tiny_bert, tmp_path):
     """As PyLate writes it: a projection listed under its own name, markers and lengths beside the prompts."""
     matcher = build(spec(tiny_bert, dim=8))
     matcher.save_pretrained(tmp_path)
+    (tmp_path / MANIFEST).unlink()
     entries = json.loads((tmp_path / "modules.json").read_text())
     entries[1]["type"] = "pylate.models.Dense.Dense"
     (tmp_path / "modules.json").write_text(json.dumps(entries[:2]))

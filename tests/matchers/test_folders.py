@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from limbeck.errors import LimbeckError
 from limbeck.matchers import CrossEncoder, DualEncoder, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
+from limbeck.matchers.file_manifest import MANIFEST
 
 QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
 DOCUMENTS = ["Copy data from src to dst. " * 9, "Sort the items of the list in place.", "Create a socket object."]
@@ -132,6 +133,7 @@ def test_a_folder_without_a_pooler_is_the_same_model_at_every_load(tiny_bert, tm
     build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16)).save_pretrained(tmp_path)
     weights = {name: value for name, value in load_file(tmp_path / "model.safetensors").items() if "pooler" not in name}
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / MANIFEST).unlink()
     assert load(tmp_path).identity() == load(tmp_path).identity()
 
 
@@ -155,8 +157,10 @@ def test_a_missing_folder_is_named(name):
 
 
 def test_a_folder_that_is_no_model_is_named(tmp_path):
+    with pytest.raises(LimbeckError, match="cannot be loaded as a model .no config.json."):
+        load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(LimbeckError, match="cannot be loaded as a model"):
+    with pytest.raises(LimbeckError, match="tokenizer.json: no such file, nor any other vocabulary"):
         load(tmp_path)
 
 
