@@ -20,6 +20,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.folder_checks import check_folder
 from limbeck.matchers.names import local_folder
 from limbeck.matchers.quiet import quiet
+from limbeck.progress import reporting
 
 Report = tuple[PreTrainedModel, dict[str, Any]]
 Made = TypeVar("Made", bound=nn.Module)
@@ -37,7 +38,15 @@ def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Ma
     with naming_load_errors(name), quiet(), complete_weights(folder):
         made = make(str(folder))
     check_tokens(made, folder)
+    with naming_load_errors(name, "a model that scores"), quiet():
+        _try_out(made)
     return made
+
+
+def _try_out(matcher: Any) -> None:
+    """Score one pair: modules that do not fit together load well, and fail in the middle of a user's work."""
+    with reporting(None):
+        matcher.score([("a",) * getattr(matcher, "texts", 2)])
 
 
 @contextmanager
