@@ -47,14 +47,23 @@ class TctTransformer(Transformer):
 
 def load_tct(path: str) -> SentenceTransformer | None:
     """A checkpoint of the family, known by its name, or one that was saved here; None if it is neither."""
+    if not is_tct(path):
+        return None
     listing = Path(path) / "modules.json"
     if listing.exists():
         entries = json.loads(listing.read_text(encoding="utf-8"))
-        if not entries or entries[0]["type"] != f"{TctTransformer.__module__}.{TctTransformer.__name__}":
-            return None
         modules = [TctTransformer.load(path, **HERE_ONLY), Pooling.load(str(Path(path) / entries[1]["path"]))]
         return SentenceTransformer(modules=modules, similarity_fn_name="dot")
-    return _released(path) if _is_of_the_family(path) else None
+    return _released(path)
+
+
+def is_tct(path: str) -> bool:
+    """Whether a folder's texts are to be read in this way: a released one by its name, a saved one by its modules."""
+    listing = Path(path) / "modules.json"
+    if not listing.exists():
+        return _is_of_the_family(path)
+    entries = json.loads(listing.read_text(encoding="utf-8"))
+    return bool(entries) and entries[0]["type"] == f"{TctTransformer.__module__}.{TctTransformer.__name__}"
 
 
 def _is_of_the_family(path: str) -> bool:

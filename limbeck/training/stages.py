@@ -163,7 +163,7 @@ class frozen:
         self.still = list(_fixed(self.module, set(map(id, self.held))))
         for module in self.still:
             module.eval()
-            module.train = partial(_stay, module)  # type: ignore[method-assign, assignment]
+            module.train = partial(_stay, module)  # type: ignore[method-assign]
 
     def __exit__(self, *_: object) -> None:
         for parameter in self.held:

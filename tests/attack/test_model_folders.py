@@ -86,7 +86,7 @@ def nested_pickle(folder: Path, marker: Path) -> None:
 
 
 def activation(folder: Path, marker: Path) -> None:
-    """`torch.distributed.run.main` reads its arguments from the command line: the model's folder would be the script."""
+    """`torch.distributed.run.main` takes the command's arguments, and would run the model's folder as a script."""
     (folder / "__main__.py").write_text(code(marker))
     with_values("config_sentence_transformers.json", activation_fn="torch.distributed.run.main")(folder)
     with_values("config.json", sentence_transformers={"activation_fn": "torch.distributed.run.main"})(folder)
@@ -206,8 +206,7 @@ def outcome(folder: Path, wanted: np.ndarray) -> str:
     try:
         scores = load(folder).score(PAIRS)
     except LimbeckError as error:
-        assert "\n" not in str(error)
-        return "detected"
+        return "detected" if "\n" not in str(error) else "many lines"
     return "harmless" if np.array_equal(scores, wanted) else "other scores"
 
 
@@ -216,7 +215,7 @@ def test_a_damaged_byte_of_a_saved_folder_is_detected_or_harmless(saved, tmp_pat
     wanted, counts = load(saved[kind]).score(PAIRS), Counter[str]()
     for folder, what in damaged_copies(saved[kind], tmp_path / "model", seed=16):
         found = outcome(folder, wanted)
-        assert found != "other scores", what
+        assert found in ("detected", "harmless"), what
         counts[found] += 1
     print(f"\n{kind}: {FLIPS} tries, {dict(counts)}")
 
