@@ -133,8 +133,8 @@ def evil(saved, tmp_path) -> Callable[[str, Attack], tuple[Path, Path]]:
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
-    lines = [{"text_a": a, "text_b": b, "label": number % 2} for number, (a, b) in enumerate(PAIRS * 5)]
-    for split in ("train", "dev", "test"):
+    for split in ("train", "dev", "test"):  # no text is in two of them
+        lines = [{"text_a": f"{a} {split} {n}", "text_b": b, "label": n % 2} for n, (a, b) in enumerate(PAIRS * 5)]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
