@@ -20,8 +20,8 @@ Part = tuple[str, Path]  # a module's class and the folder that it lies in
 OWN_CONFIG = "limbeck.json"  # of kinds that sentence-transformers does not have
 SAVE_AGAIN = "get the folder again from where it came, or save the model again"
 CONVERT = (
-    'convert it once, where you trust it: python -c "from sentence_transformers import SentenceTransformer as S; '
-    "S('OLD').save('NEW')\" (a cross-encoder: CrossEncoder), or AutoModel and AutoTokenizer .save_pretrained('NEW')"
+    "convert it once, where you trust it: load it with sentence-transformers (or transformers and its tokenizer) and "
+    "save it to another folder; docs/security.md has the lines"
 )
 NO_CODE = "limbeck runs no code from a model folder"
 THEIRS = re.compile(

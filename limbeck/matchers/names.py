@@ -43,7 +43,7 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
         return Path(path)
     from huggingface_hub import snapshot_download
 
-    from limbeck.matchers.folder_checks import check_settings
+    from limbeck.matchers.folder_checks import CONVERT, check_settings
 
     def download(patterns: list[str]) -> Path:
         return Path(
@@ -52,7 +52,10 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
 
     try:
         check_settings(download(_SMALL))
-        return download([*_SMALL, *_WEIGHTS])
+        folder = download([*_SMALL, *_WEIGHTS])
+        if not any(folder.rglob("*.safetensors")):
+            raise LimbeckError(f"{name}: has no safetensors weights on the hub; {CONVERT}")
+        return folder
     except LimbeckError:
         raise
     except Exception as error:  # whatever the network, the proxy or the hub's client says
