@@ -6,7 +6,6 @@ import string
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from sentence_transformers import CrossEncoder as STCrossEncoder
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
@@ -22,17 +21,20 @@ from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.depth import keep_layers, layers_to_load, refuse_absent_layers
 from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
-from limbeck.matchers.names import resolve
 from limbeck.matchers.poly_encoder import PolyEncoder
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, complete_weights, naming_load_errors
 from limbeck.matchers.segments import JointTransformer, SegmentPooling
 from limbeck.matchers.spec import MatcherSpec
+from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, local_start, start_of
+from limbeck.matchers.tct import TctTransformer
 
 MARKERS = {"query": "[unused0]", "document": "[unused1]"}  # word pieces that no text has, as in Stanford's ColBERT
 
 
 def build(spec: MatcherSpec) -> Matcher:
     """Make the matcher that `spec` describes; new parts are initialised from torch's global generator."""
+    described, spec = spec, local_start(spec)
     with quiet():
         if spec.kind == "cross_encoder":
             return CrossEncoder(STCrossEncoder(modules=_cross_modules(spec), activation_fn=nn.Identity()))
@@ -41,25 +43,26 @@ def build(spec: MatcherSpec) -> Matcher:
         if spec.kind in (DiPair.kind, PolyEncoder.kind):
             count = len(spec.tokens) if spec.separate else 1
             kind = DiPair if spec.kind == DiPair.kind else PolyEncoder
-            return kind(spec, [_transformer(spec, _lengths(spec)) for _ in range(count)])
-        modules: list[nn.Module] = [*_dual_modules(spec)]
+            return kind(described, [_transformer(start_of(spec), _lengths(spec)) for _ in range(count)])
         if spec.separate:
-            modules = [Router.for_query_document(_dual_modules(spec), _dual_modules(spec))]
+            query, document = (_dual_modules(spec, side) for side in ("query", "document"))
+            modules: list[nn.Module] = [Router.for_query_document(query, document)]
+        else:
+            modules = [*_dual_modules(spec)]
         similarity: Any = spec.similarity
         return DualEncoder(SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=spec.prompts))
 
 
 def _transformer(spec: MatcherSpec, lengths: dict[str, int], kind: type[Transformer] = Transformer) -> Transformer:
-    path = resolve(spec.start)
+    path = spec.start
     config: dict[str, Any] = {}
-    try:
+    fewer = spec.layers is not None
+    with naming_load_errors(spec.start), complete_weights(path, fewer_layers=fewer):
         if spec.layers is not None:
-            refuse_absent_layers(spec.layers, AutoConfig.from_pretrained(path).num_hidden_layers, spec.start)
+            there = AutoConfig.from_pretrained(path, **HERE_ONLY).num_hidden_layers
+            refuse_absent_layers(spec.layers, there, spec.start)
             config["num_hidden_layers"] = layers_to_load(spec.layers)
-        transformer = kind(path, config_kwargs=config, **lengths)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        problem = f"{spec.start}: no model that can be loaded ({first_line(error)})"
-        raise LimbeckError(f"{problem}; give a folder or a hub name") from error
+        transformer = kind(path, config_kwargs=HERE_ONLY | config, processor_kwargs=dict(HERE_ONLY), **lengths)
     if isinstance(spec.layers, tuple):
         keep_layers(transformer.model, spec.layers)
     if spec.inner_dropout is not None:
@@ -91,56 +94,74 @@ def _lengths(spec: MatcherSpec) -> dict[str, int]:
 
 def _pooled(spec: MatcherSpec, transformer: Transformer) -> list[Module]:
     width = transformer.get_embedding_dimension()
-    modules: list[Module] = [transformer, Pooling(width, spec.pooling)]
-    if spec.dropout:
-        modules.append(Dropout(spec.dropout))
-    if spec.layer_norm:
-        modules.append(LayerNorm(width))
-    return modules
+    plain = not isinstance(transformer, TctTransformer)  # whose marks the average leaves out
+    modules: list[Module] = [transformer, Pooling(width, spec.pooling, include_prompt=plain)]
+    return [*modules, Dropout(spec.dropout)] if spec.dropout else modules
+
+
+def _norm(spec: MatcherSpec, width: int) -> list[Module]:
+    return [LayerNorm(width)] if spec.layer_norm else []
 
 
 def _cross_modules(spec: MatcherSpec) -> list[nn.Module]:
     if spec.pooling == "segments":
-        transformer = _transformer(spec, _lengths(spec), JointTransformer)
+        transformer = _transformer(start_of(spec), _lengths(spec), JointTransformer)
         transformer.model.config.num_labels = 1  # where the library looks for the number of outputs
-        return [transformer, SegmentPooling(offset_start=spec.offset)]
-    transformer = _transformer(spec, {"max_seq_length": spec.pair_length})
+        return [transformer, _segment_pooling(spec)]
+    transformer = _transformer(start_of(spec), {"max_seq_length": spec.pair_length})
     width = transformer.get_embedding_dimension()
     head = Dense(width, spec.outputs, activation_function=nn.Identity(), module_output_name="scores")
     nn.init.normal_(head.linear.weight, std=0.02)
     nn.init.zeros_(head.linear.bias)
-    return [*_pooled(spec, transformer), head]
+    learnt = [module for module in learnt_parts(spec) if not isinstance(module, SegmentPooling)]
+    rest = go_on(spec.start, [*_norm(spec, width), head], learnt, new_head=True)
+    return [*_pooled(spec, transformer), *rest]
 
 
-def _dual_modules(spec: MatcherSpec) -> list[Module]:
-    transformer = _transformer(spec, _lengths(spec))
+def _segment_pooling(spec: MatcherSpec) -> SegmentPooling:
+    """As the start has learnt it, if it has; an offset that the start lacks is new."""
+    learnt = [module for module in learnt_parts(spec) if isinstance(module, SegmentPooling)]
+    if learnt and (spec.offset is None or learnt[0].offset is not None):
+        return learnt[0]
+    fresh = SegmentPooling(offset_start=spec.offset)
+    if learnt:
+        fresh.load_state_dict(learnt[0].state_dict(), strict=False)
+    return fresh
+
+
+def _dual_modules(spec: MatcherSpec, side: str | None = None) -> list[Module]:
+    kind = TctTransformer if keeps_tct(spec) else Transformer
+    transformer = _transformer(start_of(spec, side), _lengths(spec), kind)
     _keep_whole(transformer.tokenizer, spec.prompts)
-    modules = _pooled(spec, transformer)
     width = transformer.get_embedding_dimension()
+    fresh: list[Module] = _norm(spec, width)
     if spec.dim is not None:
-        modules.append(_projection(width, spec.dim))
+        fresh.append(_projection(width, spec.dim))
         width = spec.dim
     if spec.scale is not None:
         start = torch.eye(width) * spec.scale**0.5
-        modules.append(Normalize())
-        modules.append(Dense(width, width, bias=False, activation_function=nn.Identity(), init_weight=start))
-    return modules
+        fresh.append(Normalize())
+        fresh.append(Dense(width, width, bias=False, activation_function=nn.Identity(), init_weight=start))
+    return [*_pooled(spec, transformer), *go_on(spec.start, fresh, learnt_parts(spec, side))]
 
 
 def _colbert(spec: MatcherSpec) -> ColBERT:
     """Tokens, a projection, unit length; punctuation of documents does not count (TCT-ColBERT Sec. 3.1)."""
-    transformer = _transformer(spec, _lengths(spec))
+    transformer = _transformer(start_of(spec), _lengths(spec))
     tokenizer: Any = transformer.tokenizer
     if tokenizer.mask_token is None:
         raise LimbeckError(
             f"{spec.start}: has no [MASK] token to fill queries with; start a colbert from another model"
         )
     transformer.query_expansion = {"strategy": "fixed", "attend": False, "length": spec.query_length}
-    projection = _projection(transformer.get_embedding_dimension(), spec.dim, module_input_name="token_embeddings")
+    fresh = _projection(transformer.get_embedding_dimension(), spec.dim, module_input_name="token_embeddings")
+    learnt: list[Any] = learnt_parts(spec)
+    kept = bool(learnt) and learnt[-1].out_features == spec.dim
+    projections = learnt if kept else go_on(spec.start, [fresh], learnt)
     model = MultiVectorEncoder(
         modules=[
             transformer,
-            projection,
+            *projections,
             MultiVectorMask(skiplist_words=_punctuation(tokenizer)),
             Normalize(module_input_name="token_embeddings"),
         ],
@@ -181,8 +202,3 @@ def _projection(width: int, dim: int | None, **names: Any) -> Dense:
     projection = Dense(width, dim, bias=False, activation_function=nn.Identity(), **names)
     nn.init.orthogonal_(projection.linear.weight)
     return projection
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of somebody else's error, for use inside one of ours."""
-    return str(error).strip().split("\n", 1)[0][:200]

@@ -14,9 +14,11 @@ from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, TextBatch
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
+from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Interaction, MaxSim, MeanMaxSim
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.token_tower import TokenTower
 from limbeck.matchers.tower import TwoSides
 from limbeck.signals import Signals
@@ -74,9 +76,9 @@ class ColBERT(EncodingMatcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
+            write_manifest(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> ColBERT:
         """Load a sentence-transformers, PyLate or Stanford ColBERT folder or hub name."""
-        with quiet():
-            return cls(MultiVectorEncoder(str(path), revision=revision))
+        return load_safely(path, revision, lambda folder: cls(MultiVectorEncoder(folder, **HERE_ONLY)))

@@ -15,7 +15,9 @@ from torch import Tensor
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, Document, Matcher, PreparedBatch, TextBatch, as_parts
 from limbeck.matchers.chunks import Chunks, Features, inferred, prepare_chunks, run_chunks
+from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.segments import load_segmented
 from limbeck.matchers.tower import describe
 from limbeck.signals import Signals
@@ -97,12 +99,17 @@ class CrossEncoder(Matcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
+            write_manifest(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> CrossEncoder:
         """Load a sentence-transformers cross-encoder folder or hub name; no code of the model's own is run."""
-        with quiet():
-            segmented = load_segmented(Path(path))
+        raw = torch.nn.Identity()  # given, or the library would call whatever the folder names as its activation
+
+        def make(folder: str) -> CrossEncoder:
+            segmented = load_segmented(Path(folder))
             if segmented is not None:
-                return cls(STCrossEncoder(modules=segmented, activation_fn=torch.nn.Identity()))
-            return cls(STCrossEncoder(str(path), revision=revision))
+                return cls(STCrossEncoder(modules=segmented, activation_fn=raw))
+            return cls(STCrossEncoder(folder, activation_fn=raw, **HERE_ONLY))
+
+        return load_safely(path, revision, make)

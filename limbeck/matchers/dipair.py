@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,13 @@ from limbeck.matchers.base import SCORES, PreparedBatch, TextBatch, as_parts, di
 from limbeck.matchers.chunks import Chunks, Features, Side, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
+from limbeck.matchers.file_manifest import write_manifest
+from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Interaction
 from limbeck.matchers.interactions.heads import make_head
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.spec import MatcherSpec
 from limbeck.matchers.tower import CODE_VERSION, config_digest
 from limbeck.signals import Signals
@@ -215,22 +217,25 @@ class DiPair(EncodingMatcher):
             rest = {name: value for name, value in self.state_dict().items() if not name.startswith("encoders.")}
             save_file({name: value.detach().cpu().contiguous() for name, value in rest.items()}, folder / HEAD)
             write_json(folder / CONFIG, {"kind": self.kind, "format": FORMAT, "spec": self.spec.model_dump()})
+            write_manifest(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DiPair:
         """Load a folder that `save_pretrained` wrote."""
-        folder = Path(path)
-        facts = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return load_safely(path, revision, lambda folder: cls._read(Path(folder))).eval()
+
+    @classmethod
+    def _read(cls, folder: Path) -> DiPair:
+        facts = read_settings(folder / CONFIG)
         if facts.get("format") != FORMAT:
             raise bad_input(folder / CONFIG, f"has format {facts.get('format')!r}, not {FORMAT}", "update limbeck")
         spec = MatcherSpec.model_validate(facts["spec"])
-        with quiet():
-            places = sorted(folder.glob("encoder-*"), key=lambda place: int(place.name.split("-")[1]))
-            matcher = cls(spec, [Transformer.load(str(place)) for place in places])
+        places = [folder / f"encoder-{number}" for number in range(len(spec.tokens) if spec.separate else 1)]
+        matcher = cls(spec, [Transformer.load(str(place), **HERE_ONLY) for place in places])
         missing, unexpected = matcher.load_state_dict(load_file(folder / HEAD), strict=False)
         if unexpected or any(not name.startswith("encoders.") for name in missing):
             raise bad_input(folder / HEAD, "does not fit its configuration", "save the model again")
-        return matcher.eval()
+        return matcher
 
 
 def _take(states: Tensor, mask: Tensor, slots: int, last: bool) -> Tensor:

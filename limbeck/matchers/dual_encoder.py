@@ -20,9 +20,11 @@ from limbeck.matchers.base import SCORES, TextBatch
 from limbeck.matchers.chunks import Chunks, Side
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
+from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.tct import load_tct
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead, Vocabulary
 from limbeck.matchers.tower import Tower, TwoSides
@@ -131,9 +133,11 @@ class DualEncoder(EncodingMatcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
+            write_manifest(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:
         """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
-        with quiet():
-            return cls(load_tct(str(path), revision) or SentenceTransformer(str(path), revision=revision))
+        return load_safely(
+            path, revision, lambda folder: cls(load_tct(folder) or SentenceTransformer(folder, **HERE_ONLY))
+        )

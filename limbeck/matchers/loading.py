@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
-
-from safetensors import SafetensorError
 
 from limbeck.errors import LimbeckError
 from limbeck.files import recover_directory
 from limbeck.matchers.base import Matcher
-from limbeck.matchers.building import first_line
 from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dipair import CONFIG, DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
+from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.half import use_bf16
-from limbeck.matchers.names import resolve
+from limbeck.matchers.names import local_folder
 from limbeck.matchers.poly_encoder import PolyEncoder
 
 Loadable = type[CrossEncoder] | type[DualEncoder] | type[ColBERT] | type[DiPair]
@@ -41,15 +38,9 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> M
     """
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
         recover_directory(Path(str(name)).expanduser())
-    path = resolve(name, revision)
-    if Path(path).is_dir():
-        path = str(model_folder(path))  # a run directory stands for its student
-    try:
-        matcher = _kind(path, revision).from_pretrained(path, revision=revision)
-        return use_bf16(matcher) if bf16 else matcher
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-        problem = f"cannot be loaded as a model ({first_line(error)})"
-        raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
+    folder = model_folder(local_folder(name, revision))  # a run directory stands for its student
+    matcher = _kind(folder).from_pretrained(folder)
+    return use_bf16(matcher) if bf16 else matcher
 
 
 def model_folder(name: str | Path) -> Path:
@@ -62,38 +53,25 @@ def _is_model(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("modules.json", CONFIG))
 
 
-def _kind(path: str, revision: str | None) -> Loadable:
+def _kind(folder: Path) -> Loadable:
     """What the files say; a plain transformers folder tells by its architecture."""
-    own = _read(path, CONFIG, revision)
-    if own is not None and own.get("kind") in OWN:
+    if not folder.is_dir():
+        raise LimbeckError(f"{folder}: is not a folder; give a model's folder or a hub name")
+    own = read_settings(folder / CONFIG)
+    if own.get("kind") in OWN:
         return OWN[own["kind"]]
-    config = _read(path, "config_sentence_transformers.json", revision)
-    if config and config.get("model_type"):
-        kind = config["model_type"]
+    kind = read_settings(folder / "config_sentence_transformers.json").get("model_type")
+    if kind:
         if kind not in KINDS:
             raise LimbeckError(
-                f"{path}: a {kind} cannot be used here; give a cross-encoder, a dual encoder or a ColBERT"
+                f"{folder}: a {kind} cannot be used here; give a cross-encoder, a dual encoder or a ColBERT"
             )
         return KINDS[kind]
-    if _read(path, "modules.json", revision):
+    if (folder / "modules.json").exists():
         return DualEncoder
-    architectures = (_read(path, "config.json", revision) or {}).get("architectures") or []
-    if any(name.endswith("ForSequenceClassification") for name in architectures):
+    architectures = read_settings(folder / "config.json").get("architectures") or []
+    if any(str(name).endswith("ForSequenceClassification") for name in architectures):
         return CrossEncoder
     if "HF_ColBERT" in architectures:  # as Stanford's ColBERT writes it
         return ColBERT
     return DualEncoder
-
-
-def _read(path: str, file: str, revision: str | None) -> dict | None:
-    """A JSON file of a model, local or on the hub; None where it has none."""
-    local = Path(path) / file
-    if Path(path).is_dir():
-        return json.loads(local.read_text(encoding="utf-8")) if local.exists() else None
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
-
-    try:
-        return json.loads(Path(hf_hub_download(path, file, revision=revision)).read_text(encoding="utf-8"))
-    except EntryNotFoundError:
-        return None

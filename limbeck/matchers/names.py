@@ -10,6 +10,9 @@ from limbeck.errors import LimbeckError
 MINILM_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 HUB_SECONDS = 10
 _WANTED = "give a model's folder, a hub name (owner/name) or `minilm`"
+_SMALL = ["*.json", "*.txt", "*.model", "*.tiktoken", "artifact.metadata"]
+_WEIGHTS = ["*.safetensors"]
+_OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*"]
 
 
 def resolve(name: str | Path, revision: str | None = None) -> str:
@@ -28,6 +31,36 @@ def resolve(name: str | Path, revision: str | None = None) -> str:
         raise LimbeckError(f"{text}: no such folder; {_WANTED}")
     _ask_hub(text, revision)
     return text
+
+
+def local_folder(name: str | Path, revision: str | None = None) -> Path:
+    """The folder that holds a model; one of the hub is downloaded to the hub's cache, weights as safetensors only.
+
+    Its small files come first and are checked, so that a model which would be refused costs no large download.
+    """
+    path = resolve(name, revision)
+    if Path(path).exists():
+        return Path(path)
+    from huggingface_hub import snapshot_download
+
+    from limbeck.matchers.folder_checks import CONVERT, check_settings
+
+    def download(patterns: list[str]) -> Path:
+        return Path(
+            snapshot_download(path, revision=revision, allow_patterns=patterns, ignore_patterns=_OTHER_RUNTIMES)
+        )
+
+    try:
+        check_settings(download(_SMALL))
+        folder = download([*_SMALL, *_WEIGHTS])
+        if not any(folder.rglob("*.safetensors")):
+            raise LimbeckError(f"{name}: has no safetensors weights on the hub; {CONVERT}")
+        return folder
+    except LimbeckError:
+        raise
+    except Exception as error:  # whatever the network, the proxy or the hub's client says
+        reason = str(error).strip().split("\n", 1)[0][:100] or type(error).__name__
+        raise LimbeckError(f"{name}: cannot be downloaded ({reason}); try again, or give a folder") from error
 
 
 def _ask_hub(name: str, revision: str | None) -> None:

@@ -22,6 +22,7 @@ from sentence_transformers.base.modules import Module, Transformer
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
+from limbeck.matchers.safe_loading import HERE_ONLY
 
 ACROSS = -4.0  # added to the attention logits between the two texts
 FAMILIES = ("bert", "electra")  # positions that are added to the tokens and can be given
@@ -127,4 +128,4 @@ def load_segmented(folder: Path) -> list[nn.Module] | None:
     entries = json.loads(listing.read_text(encoding="utf-8"))
     if not entries or entries[-1]["type"] != f"{SegmentPooling.__module__}.{SegmentPooling.__name__}":
         return None
-    return [JointTransformer.load(str(folder)), SegmentPooling.restore(folder / entries[-1]["path"])]
+    return [JointTransformer.load(str(folder), **HERE_ONLY), SegmentPooling.restore(folder / entries[-1]["path"])]

@@ -16,6 +16,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from limbeck.matchers.safe_loading import HERE_ONLY
+
 FAMILY = "tct_colbert"
 QUERY_LENGTH, DOCUMENT_LENGTH = 36, 512
 MARKS = {"query": "[CLS] [Q] ", "document": "[CLS] [D] "}
@@ -43,16 +45,25 @@ class TctTransformer(Transformer):
         return {**tokens, "modality": "text", "prompt_length": MARK_PIECES}
 
 
-def load_tct(path: str, revision: str | None = None) -> SentenceTransformer | None:
+def load_tct(path: str) -> SentenceTransformer | None:
     """A checkpoint of the family, known by its name, or one that was saved here; None if it is neither."""
+    if not is_tct(path):
+        return None
     listing = Path(path) / "modules.json"
     if listing.exists():
         entries = json.loads(listing.read_text(encoding="utf-8"))
-        if not entries or entries[0]["type"] != f"{TctTransformer.__module__}.{TctTransformer.__name__}":
-            return None
-        modules = [TctTransformer.load(path), Pooling.load(str(Path(path) / entries[1]["path"]))]
+        modules = [TctTransformer.load(path, **HERE_ONLY), Pooling.load(str(Path(path) / entries[1]["path"]))]
         return SentenceTransformer(modules=modules, similarity_fn_name="dot")
-    return _released(path, revision) if _is_of_the_family(path) else None
+    return _released(path)
+
+
+def is_tct(path: str) -> bool:
+    """Whether a folder's texts are to be read in this way: a released one by its name, a saved one by its modules."""
+    listing = Path(path) / "modules.json"
+    if not listing.exists():
+        return _is_of_the_family(path)
+    entries = json.loads(listing.read_text(encoding="utf-8"))
+    return bool(entries) and entries[0]["type"] == f"{TctTransformer.__module__}.{TctTransformer.__name__}"
 
 
 def _is_of_the_family(path: str) -> bool:
@@ -61,16 +72,15 @@ def _is_of_the_family(path: str) -> bool:
     return any(name.lower().startswith(FAMILY) for name in (Path(path).name, *cached))
 
 
-def _released(path: str, revision: str | None) -> SentenceTransformer:
-    told = {"revision": revision} if revision else {}
+def _released(path: str) -> SentenceTransformer:
     transformer = TctTransformer(
         path,
         max_seq_length=DOCUMENT_LENGTH,
         query_length=QUERY_LENGTH,
         document_length=DOCUMENT_LENGTH,
-        model_kwargs=dict(told),
-        processor_kwargs=dict(told),
-        config_kwargs=dict(told),
+        model_kwargs=dict(HERE_ONLY),
+        processor_kwargs=dict(HERE_ONLY),
+        config_kwargs=dict(HERE_ONLY),
     )
     positions = getattr(transformer.config, "max_position_embeddings", DOCUMENT_LENGTH)
     transformer.max_seq_length = transformer.document_length = min(DOCUMENT_LENGTH, positions)

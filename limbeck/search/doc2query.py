@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, LogitsProcessor, LogitsProcessorList
 from transformers.modeling_outputs import BaseModelOutput
@@ -22,9 +21,10 @@ from transformers.modeling_outputs import BaseModelOutput
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import tokeniser_digest, weights_digest
-from limbeck.matchers.building import first_line
-from limbeck.matchers.names import resolve
+from limbeck.matchers.folder_checks import check_folder
+from limbeck.matchers.names import local_folder
 from limbeck.matchers.quiet import quiet
+from limbeck.matchers.safe_loading import HERE_ONLY, check_vocabulary, complete_weights, naming_load_errors
 
 CODE_VERSION = 1  # to be raised whenever the same weights, texts and settings would give other queries
 
@@ -51,18 +51,16 @@ class QueryGenerator:
     @classmethod
     def load(cls, name: str, revision: str | None = None) -> QueryGenerator:
         """The model in a folder or under a hub name: safetensors only, and no code of its own is run."""
-        path = resolve(name, revision)
-        try:
-            with quiet():
-                config = AutoConfig.from_pretrained(path, revision=revision)
-                if not config.is_encoder_decoder:
-                    problem = f"a {config.model_type} is no seq2seq model"
-                    raise LimbeckError(f"{name}: {problem}; give one like T5 or BART that was trained to write queries")
-                tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-                model = AutoModelForSeq2SeqLM.from_pretrained(path, revision=revision, use_safetensors=True)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-            problem = f"cannot be loaded as a seq2seq model ({first_line(error)})"
-            raise LimbeckError(f"{name}: {problem}; give a folder or a hub name with safetensors weights") from error
+        path = local_folder(name, revision)
+        check_folder(path)
+        with naming_load_errors(name, "a seq2seq model"), quiet(), complete_weights(path):
+            config = AutoConfig.from_pretrained(path, **HERE_ONLY)
+            if not config.is_encoder_decoder:
+                problem = f"a {config.model_type} is no seq2seq model"
+                raise LimbeckError(f"{name}: {problem}; give one like T5 or BART that was trained to write queries")
+            tokenizer = AutoTokenizer.from_pretrained(path, **HERE_ONLY)
+            model = AutoModelForSeq2SeqLM.from_pretrained(path, **HERE_ONLY)
+        check_vocabulary(tokenizer, model, path)
         return cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
 
     def identity(self) -> dict[str, Any]:

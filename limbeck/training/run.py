@@ -158,7 +158,9 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
         torch.manual_seed(recipe.seed)
         student = build(session.student_spec(recipe.student))
         for stage in stages:
-            frozen(student, stage.freeze)  # a pattern that matches nothing is named before the teacher is trained
+            still = frozen(student, stage.freeze)  # what is wrong with it is named before the teacher is trained
+            if not stage.restores_tokens:  # which trains a head that is still to come
+                still.leaves_something()
         distils = any(stage.needs_teacher for stage in stages)
         teacher = session.teacher if distils else None
         for who, matcher in (("teacher", teacher), ("student", student)) if session.ranks else ():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -135,10 +136,15 @@ def _cached(stage: Stage, how: Fit) -> CachedTeacher | None:
 
 
 class frozen:
-    """Hold parameters fixed inside the block: by alias (`encoder`, `token_embeddings`) or by pattern of their names."""
+    """Hold parameters fixed inside the block: by alias (`encoder`, `token_embeddings`) or by pattern of their names.
+
+    A module of which everything is fixed also stays in evaluation mode, whatever mode the model around it is put in:
+    with its dropout on, its outputs would not be those of the model that is stored.
+    """
 
     def __init__(self, module: nn.Module, patterns: Sequence[str]) -> None:
-        self.held: list[nn.Parameter] = []
+        self.module, self.held = module, list[nn.Parameter]()
+        self.still: list[nn.Module] = []
         named = list(module.named_parameters())
         for pattern in patterns:
             forms = FREEZABLE.get(pattern, (pattern,))
@@ -150,10 +156,39 @@ class frozen:
                 )
             self.held += [parameter for parameter in found if parameter.requires_grad]
 
+    def leaves_something(self) -> None:
+        """Refuse to freeze every parameter that could be trained."""
+        held = set(map(id, self.held))
+        if not any(parameter.requires_grad and id(parameter) not in held for parameter in self.module.parameters()):
+            raise LimbeckError("freeze: leaves no parameter to train; freeze fewer, or drop the stage")
+
     def __enter__(self) -> None:
+        self.leaves_something()
         for parameter in self.held:
             parameter.requires_grad_(False)
+        self.still = list(_fixed(self.module, set(map(id, self.held))))
+        for module in self.still:
+            module.eval()
+            module.train = partial(_stay, module)  # type: ignore[method-assign]
 
     def __exit__(self, *_: object) -> None:
         for parameter in self.held:
             parameter.requires_grad_(True)
+        for module in self.still:
+            del module.train
+
+
+def _fixed(module: nn.Module, held: set[int]) -> Iterator[nn.Module]:
+    """The largest parts of a module of which nothing is trained, and something was held."""
+    parameters = list(module.parameters())
+    if any(id(parameter) in held for parameter in parameters):
+        if not any(parameter.requires_grad for parameter in parameters):
+            yield module
+        else:
+            for child in module.children():
+                yield from _fixed(child, held)
+
+
+def _stay(module: nn.Module, mode: bool = True) -> nn.Module:
+    """In place of a fixed module's `train`: the mode stays."""
+    return module

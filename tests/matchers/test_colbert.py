@@ -14,6 +14,7 @@ from sentence_transformers import MultiVectorEncoder
 from limbeck.errors import LimbeckError
 from limbeck.matchers import ColBERT, DualEncoder, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
+from limbeck.matchers.file_manifest import MANIFEST
 from limbeck.search.build import _tokenizer
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
@@ -121,6 +122,7 @@ def test_a_pylate_folder_loads_with_its_own_conventions(tiny_bert, tmp_path):
     """As PyLate writes it: a projection listed under its own name, markers and lengths beside the prompts."""
     matcher = build(spec(tiny_bert, dim=8))
     matcher.save_pretrained(tmp_path)
+    (tmp_path / MANIFEST).unlink()
     entries = json.loads((tmp_path / "modules.json").read_text())
     entries[1]["type"] = "pylate.models.Dense.Dense"
     (tmp_path / "modules.json").write_text(json.dumps(entries[:2]))
@@ -225,3 +227,22 @@ def test_windows_fill_what_a_tct_model_reads_besides_its_marks(released):
         read = matcher.tower.model.preprocess(["copy " * words], task="document")["input_ids"]
         assert read.shape[1] == length
         assert (tokenizer.convert_ids_to_tokens(read[0])[4:] == ["copy"] * words) == whole
+
+
+def test_no_token_attends_to_a_querys_masks(tiny_bert):
+    """By hand: BERT sees the masks' positions as padding, whose own outputs count all the same."""
+    matcher = build(spec(tiny_bert, dim=8)).eval()
+    transformer, projection = matcher.tower.model[0], matcher.tower.model[1]
+    read = matcher.tower.model.preprocess(["copy a file"], prompt=matcher.tower.prompt("query"), task="query")
+    ids = read["input_ids"]
+    real = ids != transformer.tokenizer.mask_token_id
+    assert 3 < int(real.sum()) < ids.shape[1] == 16
+    with torch.no_grad():
+        states = transformer.model(input_ids=ids, attention_mask=real.long()).last_hidden_state[0]
+        wanted = torch.nn.functional.normalize(projection.linear(states), dim=-1).numpy()
+    assert np.allclose(matcher.encode_query(["copy a file"]).vectors, wanted, atol=1e-5)
+    prepared = matcher.tower.prepare(["copy a file"], "query")
+    assert np.allclose(matcher.tower.token_vectors(prepared).vectors[0].detach().numpy(), wanted, atol=1e-5)
+    with torch.no_grad():
+        seen = transformer.model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
+    assert not torch.allclose(seen, states, atol=1e-3)  # what attending would change

@@ -278,3 +278,22 @@ def test_a_text_is_projected_alike_on_every_side_until_training_parts_them(tiny_
     assert same(sides[1], sides[0]) and same(sides[2], sides[0])
     weights = [projection.weight for projection in model.projections]
     assert len({weight.data_ptr() for weight in weights}) == 3
+
+
+def test_each_side_has_a_projection_of_its_own(tiny_bert):
+    """By hand: what a text keeps, by its own side's matrix; and what the head gets in a batch is that too."""
+    model = disturb(build(spec(tiny_bert, dim=16, tokens=(2, 2), document_length=16)))
+    texts = ["copy a file", "sort a list"]
+    for position, projection in enumerate(model.projections):
+        kept = model.keep(texts, position).astype(np.float64)
+        wanted = kept @ projection.weight.detach().numpy().T + projection.bias.detach().numpy()
+        assert np.allclose(model.encode(texts, position), wanted, atol=1e-5)
+    assert np.abs(model.encode(texts, 0) - model.encode(texts, 1)).max() > 1e-3
+    before = model(model.prepare(TextBatch(texts, texts, None))).scores.detach().numpy()
+    queries = model.encode_query(texts)
+    with torch.no_grad():
+        model.projections[1].weight.mul_(-1)
+    assert np.array_equal(model.encode_query(texts), queries)
+    after = model(model.prepare(TextBatch(texts, texts, None))).scores.detach().numpy()
+    assert np.abs(after - before).max() > 1e-4
+    assert same(after.reshape(-1), model.score([(a, b) for a in texts for b in texts]))

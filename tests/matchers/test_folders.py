@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from limbeck.errors import LimbeckError
 from limbeck.matchers import CrossEncoder, DualEncoder, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
+from limbeck.matchers.file_manifest import MANIFEST
 
 QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
 DOCUMENTS = ["Copy data from src to dst. " * 9, "Sort the items of the list in place.", "Create a socket object."]
@@ -132,6 +133,7 @@ def test_a_folder_without_a_pooler_is_the_same_model_at_every_load(tiny_bert, tm
     build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16)).save_pretrained(tmp_path)
     weights = {name: value for name, value in load_file(tmp_path / "model.safetensors").items() if "pooler" not in name}
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / MANIFEST).unlink()
     assert load(tmp_path).identity() == load(tmp_path).identity()
 
 
@@ -155,8 +157,10 @@ def test_a_missing_folder_is_named(name):
 
 
 def test_a_folder_that_is_no_model_is_named(tmp_path):
+    with pytest.raises(LimbeckError, match="cannot be loaded as a model .no config.json."):
+        load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(LimbeckError, match="cannot be loaded as a model"):
+    with pytest.raises(LimbeckError, match="tokenizer.json: no such file, nor any other vocabulary"):
         load(tmp_path)
 
 
@@ -239,3 +243,37 @@ def test_a_folder_without_an_offset_is_as_it_was_before_there_were_offsets(tiny_
     assert json.loads(config.read_text()) == {"scale_start": 20.0}
     again = load(tmp_path / "model")
     assert same(again.score(PAIRS), ours.score(PAIRS)) and again.identity() == ours.identity()
+
+
+def normed(vectors: np.ndarray, norm) -> np.ndarray:
+    """Layer norm by hand."""
+    centred = vectors - vectors.mean(axis=-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
+    return scaled * norm.weight.detach().numpy() + norm.bias.detach().numpy()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_layer_norm_is_on_the_pooled_output(tiny_bert, pooling):
+    lengths = {"start": tiny_bert, "query_length": 16, "document_length": 32, "pooling": pooling}
+    plain, ours = build(MatcherSpec(**lengths)), build(MatcherSpec(**lengths, layer_norm=True))
+    norm = next(module for module in ours.modules() if type(module).__module__.endswith("layer_norm")).norm
+    with torch.no_grad():
+        norm.weight.copy_(torch.linspace(0.5, 2, 32)), norm.bias.copy_(torch.linspace(-1, 1, 32))
+    wanted = normed(plain.encode_document(DOCUMENTS).astype(np.float64), norm)
+    assert np.allclose(ours.encode_document(DOCUMENTS), wanted, atol=1e-4)
+    batch = ours(ours.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores.detach().numpy()
+    assert np.allclose(batch, normed(plain.encode_query(QUERIES), norm) @ wanted.T, atol=1e-2)
+
+
+def test_a_cross_encoders_head_reads_the_norm_of_the_pooled_output(tiny_bert):
+    spec = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=16, document_length=32, layer_norm=True)
+    ours = disturb(build(spec))
+    features = ours.model.preprocess(PAIRS[:2])
+    with torch.no_grad():
+        states = ours.model[0](dict(features))["token_embeddings"].double().numpy()
+    mask = features["attention_mask"].unsqueeze(-1).numpy()
+    pooled = (states * mask).sum(axis=1) / mask.sum(axis=1)
+    norm = next(module for module in ours.model if type(module).__name__ == "LayerNorm").norm
+    head = ours.model[-1].linear
+    wanted = normed(pooled, norm) @ head.weight.detach().numpy().T + head.bias.detach().numpy()
+    assert np.allclose(ours.score(PAIRS[:2]), wanted[:, 0], atol=1e-4)

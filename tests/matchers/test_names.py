@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from fnmatch import fnmatch
+from pathlib import Path
+
 import httpx2
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
 
 from limbeck.errors import LimbeckError
+from limbeck.matchers import load
 from limbeck.matchers.names import resolve
 
 GONE = httpx2.Response(404, request=httpx2.Request("HEAD", "https://hub.example/model"))
@@ -60,3 +66,42 @@ def test_what_can_be_neither_is_not_asked_for(hub):
         with pytest.raises(LimbeckError, match="no such folder"):
             resolve(name)
     assert hub.requests == 0
+
+
+@pytest.fixture
+def model_on_hub(hub, tiny_bert, tmp_path, monkeypatch) -> Path:
+    """`owner/name` on the hub is tiny BERT; what is downloaded lies in `downloads`."""
+    there = tmp_path / "there"
+    shutil.copytree(tiny_bert, there)
+
+    def snapshot_download(name, revision=None, allow_patterns=(), ignore_patterns=()):
+        assert name == "owner/name"
+        downloads = tmp_path / "downloads"
+        downloads.mkdir(exist_ok=True)
+        for file in there.iterdir():
+            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
+                shutil.copy(file, downloads)
+        return str(downloads)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return there
+
+
+def test_a_model_of_the_hub_is_the_folder_that_is_there(model_on_hub, tiny_bert):
+    pairs = [("copy a file", "move a file")]
+    assert load("owner/name").score(pairs) == load(tiny_bert).score(pairs)
+
+
+def test_a_model_of_the_hub_that_names_code_is_refused_before_its_weights_are_downloaded(model_on_hub, tmp_path):
+    config = json.loads((model_on_hub / "config.json").read_text()) | {"auto_map": {"AutoModel": "evil.Model"}}
+    (model_on_hub / "config.json").write_text(json.dumps(config))
+    with pytest.raises(LimbeckError, match="auto_map"):
+        load("owner/name")
+    assert not list((tmp_path / "downloads").glob("*.safetensors"))
+
+
+def test_a_model_of_the_hub_without_safetensors_is_refused(model_on_hub, tmp_path):
+    (model_on_hub / "model.safetensors").rename(model_on_hub / "pytorch_model.bin")
+    with pytest.raises(LimbeckError, match="owner/name: has no safetensors weights on the hub; convert it once"):
+        load("owner/name")
+    assert not (tmp_path / "downloads" / "pytorch_model.bin").exists()

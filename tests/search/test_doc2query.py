@@ -91,7 +91,7 @@ def test_what_is_no_seq2seq_model_is_refused(tiny_bert, tmp_path) -> None:
     with pytest.raises(LimbeckError, match="no such folder"):
         QueryGenerator.load(str(tmp_path / "absent"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(LimbeckError, match="empty: cannot be loaded as a seq2seq model"):
+    with pytest.raises(LimbeckError, match="empty: cannot be loaded as a model .no config.json."):
         QueryGenerator.load(str(tmp_path / "empty"))
 
 

@@ -291,6 +291,8 @@ def test_given_lists_are_scored_for_every_split_and_without_judgements(recipe, t
 def test_a_pattern_that_freezes_nothing_is_named_before_the_teacher_is_trained(recipe, tmp_path):
     with pytest.raises(LimbeckError, match="freeze: no parameter matches 'encodr'"):
         run(recipe, tmp_path / "run", "stages.0.freeze=[encodr]")
+    with pytest.raises(LimbeckError, match="freeze: leaves no parameter to train"):
+        run(recipe, tmp_path / "run", "stages.0.freeze=['*']")
     assert not (tmp_path / "run" / "teacher").exists()
 
 

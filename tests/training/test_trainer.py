@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from limbeck.errors import LimbeckError
 from limbeck.objectives import parse
 from limbeck.training import trainer as trainer_module
 from limbeck.training.recipe import Stage
+from limbeck.training.stages import frozen
 from tests.training.toy import first_gradients, gradients, tiny_student, torchrun, train, weights
 
 STAGE = Stage(objectives=["softmax_ce(tau=2)", "0.5 * one_hot"], steps=8, batch_size=6, lr=1e-3, checkpoint_seconds=0)
@@ -97,6 +99,58 @@ def test_frozen_parameters_stay_and_the_others_move(tiny_bert, tmp_path):
         "tower.model.0.model.embeddings.word_embeddings.weight"
     }
     assert all(parameter.requires_grad for name, parameter in after.items() if "pooler" not in name)
+
+
+FROZEN = {
+    "dual encoder": {"dim": 8},
+    "separate towers": {"dim": 8, "separate": True},
+    "cross-encoder": {"kind": "cross_encoder"},
+    "segments": {"kind": "cross_encoder", "pooling": "segments"},
+    "colbert": {"kind": "colbert", "dim": 8},
+    "dipair": {"kind": "dipair", "dim": 8},
+    "poly-encoder": {"kind": "poly_encoder"},
+}
+
+
+@pytest.mark.parametrize("options", FROZEN.values(), ids=FROZEN)
+def test_a_frozen_encoder_has_no_dropout_and_the_rest_trains(tiny_bert, options):
+    from limbeck.matchers import MatcherSpec, build
+    from limbeck.matchers.base import TextBatch
+
+    student = build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16, **options))
+    inputs = student.prepare(TextBatch(["copy a file", "sort"], ["open a list", "read a page"], None))
+    wanted = student.eval()(inputs).scores
+    assert not torch.allclose(student.train()(inputs).scores, wanted, atol=1e-3)  # the tiny model has dropout
+    with frozen(student, ["encoder"]):
+        student.train()
+        assert student.training and torch.equal(student(inputs).scores, wanted)
+        student.eval().train()
+        student(inputs).scores.sum().backward()
+        moved = {name for name, parameter in student.named_parameters() if parameter.grad is not None}
+        assert moved and not any(".word_embeddings" in name for name in moved)
+    assert not torch.allclose(student.train()(inputs).scores, wanted, atol=1e-3)
+
+
+def test_in_a_stage_a_frozen_tower_gives_the_vectors_that_are_stored(tiny_bert, tmp_path, monkeypatch):
+    """Through the trainer, which puts the model in training mode before each step."""
+    from transformers.models.bert.modeling_bert import BertEmbeddings
+
+    modes = []
+    plain = BertEmbeddings.forward
+
+    def forward(self, *args, **kwargs):
+        modes.append((torch.is_grad_enabled(), self.dropout.training))
+        return plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(BertEmbeddings, "forward", forward)
+    train(tiny_bert, tmp_path, STAGE.model_copy(update={"freeze": ["encoder"]}), kind="cross_encoder")
+    assert {dropout for trains, dropout in modes if trains} == {False}
+
+
+@pytest.mark.parametrize("patterns", [["*"], ["encoder"]])
+def test_freezing_everything_is_refused(tiny_bert, tmp_path, patterns):
+    with pytest.raises(LimbeckError, match="freeze: leaves no parameter to train"):
+        train(tiny_bert, tmp_path, STAGE.model_copy(update={"freeze": patterns}))
 
 
 @pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder"])

@@ -1,0 +1,157 @@
+"""Load a model so that nothing of it is made up: every weight comes from the folder, and no code does.
+
+The libraries fill what a checkpoint lacks with random numbers and print a report. Here the report decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
+
+from sentence_transformers.base.modules import Transformer
+from torch import nn
+from transformers import PreTrainedModel
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.folder_checks import check_folder
+from limbeck.matchers.names import local_folder
+from limbeck.matchers.quiet import quiet
+from limbeck.progress import reporting
+
+Report = tuple[PreTrainedModel, dict[str, Any]]
+Made = TypeVar("Made", bound=nn.Module)
+
+HERE_ONLY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}  # how a checked folder is loaded
+SHOWN = 3  # names of weights in an error
+_LAYER = re.compile(r"\.\d+\.")
+_one_at_a_time = RLock()
+
+
+def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Made]) -> Made:
+    """What `make` loads from the folder, or the hub's model, `name`; refused in one line if it is not sound."""
+    folder = local_folder(name, revision)
+    check_folder(folder)
+    with naming_load_errors(name), quiet(), complete_weights(folder):
+        made = make(str(folder))
+    check_tokens(made, folder)
+    with naming_load_errors(name, "a model that scores"), quiet():
+        _try_out(made)
+    return made
+
+
+def _try_out(matcher: Any) -> None:
+    """Score one pair: modules that do not fit together load well, and fail in the middle of a user's work."""
+    with reporting(None):
+        matcher.score([("a",) * getattr(matcher, "texts", 2)])
+
+
+@contextmanager
+def naming_load_errors(name: str | Path, what: str = "a model") -> Iterator[None]:
+    """Whatever a library says about a folder that it cannot load, as one line."""
+    try:
+        yield
+    except (LimbeckError, MemoryError):
+        raise
+    except Exception as error:
+        problem = f"cannot be loaded as {what} ({first_line(error) or type(error).__name__})"
+        raise LimbeckError(f"{name}: {problem}; give a model's folder or a hub name") from error
+
+
+@contextmanager
+def complete_weights(folder: str | Path, fewer_layers: bool = False) -> Iterator[None]:
+    """Inside the block, transformers loads safetensors only, and reports; a model with made-up weights is refused.
+
+    With `fewer_layers` the caller asked for fewer layers than the folder has.
+    """
+    reports: list[Report] = []
+    with _one_at_a_time, _reporting(reports):
+        yield
+    if not reports:
+        raise LimbeckError(f"{folder}: its weights cannot be checked; use a version of transformers in constraints.txt")
+    for model, report in reports:
+        _refuse_made_up_weights(folder, model, report)
+        if not fewer_layers:
+            _refuse_left_out_layers(folder, model, report)
+
+
+@contextmanager
+def _reporting(reports: list[Report]) -> Iterator[None]:
+    """Have every model that is loaded add its report."""
+    original: Any = PreTrainedModel.__dict__["from_pretrained"]
+
+    def from_pretrained(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
+        safe = {"use_safetensors": True, "trust_remote_code": False}
+        asked = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # shapes that differ are in the report
+        model, report = original.__func__(cls, *args, **{**kwargs, **safe, **asked})
+        reports.append((model, report))
+        return model
+
+    PreTrainedModel.from_pretrained = classmethod(from_pretrained)  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        PreTrainedModel.from_pretrained = original  # type: ignore[method-assign]
+
+
+def _refuse_made_up_weights(folder: str | Path, model: PreTrainedModel, report: dict[str, Any]) -> None:
+    wrong = {name for name, *_ in report["mismatched_keys"]} | set(report["missing_keys"])
+    if model.base_model is model:  # an encoder's own pooler is in no score
+        wrong = {name for name in wrong if not name.startswith("pooler.")}
+    if wrong:
+        problem = f"{len(wrong)} weights that its configuration asks for are missing or have another shape"
+        remedy = "get the folder again from where it came, or check its config.json"
+        raise LimbeckError(f"{folder}: {problem} ({_first(wrong)}); {remedy}")
+
+
+def _refuse_left_out_layers(folder: str | Path, model: PreTrainedModel, report: dict[str, Any]) -> None:
+    """A configuration with fewer layers than there are weights for is another model than was saved."""
+    known = set(model.state_dict())
+    prefix = f"{model.base_model_prefix}."
+    left = {
+        name
+        for name in report["unexpected_keys"]
+        if _LAYER.search(name) and _LAYER.sub(".0.", name.removeprefix(prefix), count=1) in known
+    }
+    if left:
+        problem = f"{len(left)} weights have no place in the model that its configuration describes"
+        remedy = "get the folder again from where it came, or check its config.json"
+        raise LimbeckError(f"{folder}: {problem} ({_first(left)}); {remedy}")
+
+
+def _first(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def check_tokens(module: nn.Module, folder: str | Path) -> None:
+    """Refuse a tokenizer that does not belong to the weights, and lengths that the model has no positions for."""
+    for part in module.modules():
+        if isinstance(part, Transformer):
+            check_vocabulary(part.tokenizer, part.model, folder)
+            _check_positions(part, folder)
+
+
+def check_vocabulary(tokenizer: Any, model: Any, folder: str | Path) -> None:
+    """Every token needs an embedding; far fewer tokens than embeddings means that the vocabulary was not found."""
+    rows, ids = model.get_input_embeddings().weight.shape[0], tokenizer.get_vocab().values()
+    remedy = "get the folder again from where it came; its tokenizer belongs to another model"
+    if max(ids, default=-1) >= rows:
+        raise LimbeckError(f"{folder}: has token ids up to {max(ids)} and embeddings for {rows}; {remedy}")
+    if len(ids) < rows / 2:
+        raise LimbeckError(f"{folder}: has {len(ids)} tokens and embeddings for {rows}; {remedy}")
+
+
+def _check_positions(part: Transformer, folder: str | Path) -> None:
+    longest = max(length or 0 for length in (part.max_seq_length, part.query_length, part.document_length))
+    for name, module in part.model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and longest > len(module.weight):
+            problem = f"reads up to {longest} tokens and has positions for {len(module.weight)}"
+            raise LimbeckError(f"{folder}: {problem}; lower the lengths in its configuration")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of somebody else's error, for use inside one of ours."""
+    return str(error).strip().split("\n", 1)[0][:200]

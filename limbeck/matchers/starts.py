@@ -1,0 +1,133 @@
+"""What a model keeps of the one it starts from, besides the transformer.
+
+A folder's projection, norms and scores were trained with its transformer. A model of the same kind goes on with them;
+where its description has no place for them, it is refused, because the rest alone is not the model that was trained.
+Another kind (a dual encoder from a ColBERT, say) starts from the transformer, and its own parts are new.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.sentence_transformer.modules import LayerNorm
+from torch import nn
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.folder_checks import OWN_CONFIG, check_folder, parts, read_settings
+from limbeck.matchers.names import local_folder
+from limbeck.matchers.safe_loading import HERE_ONLY
+from limbeck.matchers.segments import SegmentPooling
+from limbeck.matchers.spec import MatcherSpec
+from limbeck.matchers.tct import is_tct
+
+KINDS = {"SentenceTransformer": "dual_encoder", "CrossEncoder": "cross_encoder", "MultiVectorEncoder": "colbert"}
+PASSING = ("Transformer", "Pooling", "Dropout", "MultiVectorMask")  # nothing of theirs is learnt, or it is the start
+LOADERS: dict[str, Any] = {"Dense": Dense.load, "LayerNorm": LayerNorm.load, "Normalize": Normalize.load}
+
+
+def local_start(spec: MatcherSpec) -> MatcherSpec:
+    """`spec` with its start as a folder that was checked; the functions below want it so."""
+    folder = local_folder(spec.start)
+    check_folder(folder)
+    return spec.model_copy(update={"start": str(folder)})
+
+
+def start_of(spec: MatcherSpec, side: str | None = None) -> MatcherSpec:
+    """`spec` with the folder of a transformer as its start: of a model with a tower for each side, that of `side`."""
+    folder = Path(spec.start)
+    if (folder / OWN_CONFIG).exists():
+        kind = read_settings(folder / OWN_CONFIG).get("kind")
+        raise LimbeckError(f"{spec.start}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
+    routes = read_settings(folder / "router_config.json").get("structure")
+    if routes is None:
+        return spec
+    if side is None or side not in routes:
+        first = folder / next(iter(routes.values()))[0]
+        raise LimbeckError(f"{spec.start}: has a tower for each side; set separate: true, or start from {first}")
+    return spec.model_copy(update={"start": str(folder / routes[side][0])})
+
+
+def learnt_parts(spec: MatcherSpec, side: str | None = None) -> list[nn.Module]:
+    """What the start has after its pooling, if it is of the same kind as `spec`; what only scales vectors, at the end,
+    is left to `similarity`.
+    """
+    folder = Path(spec.start)
+    if _kind(folder) != spec.kind:
+        return []
+    if not (folder / "modules.json").exists():
+        return [_inline_projection(folder)] if spec.kind == "colbert" else []
+    found = [(kind, place) for kind, place in _of_side(folder, side) if kind not in PASSING]
+    while found and found[-1][0] == "Normalize":
+        found.pop()
+    unknown = next((kind for kind, _ in found if kind not in (*LOADERS, "SegmentPooling")), None)
+    if unknown is not None:
+        raise LimbeckError(f"{spec.start}: has a module ({unknown}) that a {spec.kind} cannot keep; start from another")
+    return [_load(kind, place, spec.kind) for kind, place in found]
+
+
+def go_on(start: str, fresh: list[Any], learnt: list[Any], new_head: bool = False) -> list[Any]:
+    """The modules after the pooling: those that were learnt, then those of `fresh` that the start does not have.
+
+    With `new_head` the last of `fresh` may differ from the start's: the description asks for other outputs.
+    """
+    if not learnt or not fresh:
+        return learnt or fresh
+    if new_head and len(fresh) == len(learnt) and _shape(fresh[-1]) != _shape(learnt[-1]):
+        return [*go_on(start, fresh[:-1], learnt[:-1]), fresh[-1]]
+    if [_shape(module) for module in fresh[: len(learnt)]] != [_shape(module) for module in learnt]:
+        theirs, ours = (", ".join(map(_shape, some)) for some in (learnt, fresh))
+        remedy = "leave dim, scale and layer_norm out to keep that; to lose it, delete modules.json from a copy of it"
+        raise LimbeckError(f"{start}: has learnt {theirs} after its transformer, and not {ours}; {remedy}")
+    return [*learnt, *fresh[len(learnt) :]]
+
+
+def keeps_tct(spec: MatcherSpec) -> bool:
+    """Whether the start reads texts as TCT-ColBERT does. A dual encoder keeps that; some options do not go with it."""
+    if spec.kind != "dual_encoder" or not is_tct(spec.start):
+        return False
+    plain = MatcherSpec(start=spec.start)
+    names = ("pooling", "layer_norm", "dim", "similarity", "scale", "prompts", "separate")
+    changed = next((name for name in names if getattr(spec, name) != getattr(plain, name)), None)
+    if changed is not None:
+        problem = f"reads texts as TCT-ColBERT does, and {changed} does not go with that"
+        raise LimbeckError(f"{spec.start}: {problem}; drop {changed}, or start from another model")
+    return True
+
+
+def _kind(folder: Path) -> str | None:
+    described = read_settings(folder / "config_sentence_transformers.json").get("model_type")
+    if described is None and (folder / "modules.json").exists():
+        return "dual_encoder"
+    architectures = read_settings(folder / "config.json").get("architectures") or []
+    return "colbert" if described == "ColBERT" or "HF_ColBERT" in architectures else KINDS.get(str(described))
+
+
+def _of_side(folder: Path, side: str | None) -> list[tuple[str, Path]]:
+    routes = read_settings(folder / "router_config.json").get("structure")
+    names = None if routes is None else {folder / name for name in routes[side]}
+    return [(kind, place) for kind, place in parts(folder) if names is None or place in names]
+
+
+def _load(kind: str, place: Path, model: str) -> Any:
+    if kind == "SegmentPooling":
+        return SegmentPooling.restore(place)
+    tokens = {"init_defaults": {"module_input_name": "token_embeddings"}} if model == "colbert" else {}  # as PyLate's
+    return LOADERS[kind](str(place), **HERE_ONLY, **tokens)
+
+
+def _inline_projection(folder: Path) -> Dense:
+    """Stanford's ColBERT has its projection among the transformer's weights."""
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        weight = file.get_tensor("linear.weight")
+    dim, width = weight.shape
+    linear: dict[str, Any] = {"bias": False, "activation_function": nn.Identity(), "init_weight": weight}
+    return Dense(width, dim, **linear, module_input_name="token_embeddings")
+
+
+def _shape(module: Any) -> str:
+    if isinstance(module, Dense):
+        return f"Dense({module.in_features}, {module.out_features})"
+    return f"LayerNorm({module.dimension})" if isinstance(module, LayerNorm) else type(module).__name__
