@@ -1,7 +1,7 @@
 """Parsed text tables on disk, memory-mapped: a corpus is parsed once, and then opens in milliseconds.
 
-The directory is `$LIMBECK_CACHE`, or `~/.cache/limbeck`. A table is three files: the Arrow table, its id index, and the
-checksums of both. Their names hold a digest of *what* was read (a file's path, a hub name) and one of its *state* (size,
+The directory is `$LIMBECK_CACHE`, or `~/.cache/limbeck`. A table is three files: the Arrow table, its id index, and
+the checksums of both. Their names hold a digest of *what* was read (a path, a hub name) and one of its *state* (size,
 times, inode, reader version), so a changed source is never served from here, and its older tables can be dropped. The
 Arrow file is written last and marks the table as complete; two processes that parse at once write equal files, and the
 later one wins. A damaged table is made again: a small one at once, a large one, whose parts are checked when they are

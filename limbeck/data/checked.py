@@ -89,6 +89,25 @@ def read_sums(path: Path) -> dict[str, Sums]:
         raise Damaged(f"{path} is damaged") from error
 
 
+SUMS = "sums.json"  # of a folder's files
+
+
+def sum_folder(folder: Path) -> None:
+    """Note the checksums of all files of a folder that is not yet visible."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    write_sums(folder / SUMS, {str(file.relative_to(folder)): Sums.of(file) for file in files})
+
+
+def require_folder(folder: Path) -> None:
+    """Compare a folder's files with their checksums; `Damaged` names the first that differs."""
+    for name, sums in read_sums(folder / SUMS).items():
+        try:
+            sums.require_all(_content(folder / name))
+        except (OSError, Damaged) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise Damaged(f"{name}: {reason}") from error
+
+
 class CheckedArray:
     """A mapped .npy file that is read through and compared before it is used."""
 

@@ -223,9 +223,13 @@ class Texts:
         wanted = _as_rows(rows)
         if len(wanted) <= _FEW:
             return [self.text_at(row) for row in wanted.tolist()]
-        titles, texts = self._gather(1, wanted), self._gather(2, wanted)
+        return self.text_column(wanted).to_pylist()
+
+    def text_column(self, rows: np.ndarray) -> pa.LargeStringArray:
+        """The texts in many rows, as Arrow has them."""
+        titles, texts = self._gather(1, rows), self._gather(2, rows)
         joined = pc.binary_join_element_wise(titles, texts, pa.scalar(" ", pa.large_string()))
-        return pc.if_else(pc.equal(titles, ""), texts, joined).to_pylist()
+        return pc.if_else(pc.equal(titles, ""), texts, joined)
 
     def first_duplicate(self) -> int | None:
         """The first row whose id an earlier row already has."""

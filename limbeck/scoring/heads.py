@@ -16,11 +16,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from limbeck.data.checked import require_folder, sum_folder
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
 from limbeck.matchers.interactions.dipair import TransformerHead
 from limbeck.matchers.interactions.heads import make_head
 from limbeck.matchers.spec import MatcherSpec
+from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.folded import FoldedHead, FoldedTransformer, Prepared, fold
 
 if TYPE_CHECKING:
@@ -61,19 +63,24 @@ class PairHead:
         remedy = "distil it into a dipair or a dual_encoder first"
         raise LimbeckError(f"a {matcher.kind} has no head that is cheap enough for long lists of pairs; {remedy}")
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, calibration: Calibration | None = None) -> None:
+        """Write a folder of the head, what makes its scores probabilities, and their checksums."""
         with directory_atomically(folder) as place:
             write_json(place / FACTS, self.facts)
             if self.module is not None:
                 weights = {name: value.detach().cpu().contiguous() for name, value in self.module.state_dict().items()}
                 save_file(weights, place / WEIGHTS)
+            if calibration is not None:
+                calibration.save(place)
+            sum_folder(place)
 
     @classmethod
     def load(cls, folder: Path) -> PairHead:
-        """The head of a job's folder; every call of the job writes it anew."""
-        remedy = "run the same command again, which writes it anew"
-        facts = read_json(folder / FACTS, remedy)
+        """The head of a job's folder, compared with its checksums; every call of the job writes it again."""
+        remedy = "run the same command again, which writes it again"
         try:
+            require_folder(folder)
+            facts = read_json(folder / FACTS, remedy)
             if "similarity" in facts:
                 return cls(facts, None)
             module = make_head(MatcherSpec.model_validate(facts["spec"]), facts["dim"])

@@ -109,10 +109,10 @@ def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, sta
 def test_an_actor_that_fails_says_why(model, texts, listed, tmp_path):  # noqa: F811
     file, out = write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out"
     score_pairs(model, file, out, ONE, **sides_of(tmp_path), shard=30)
-    (out / "head" / "head.safetensors").write_bytes(b"no weights")
+    (out / "_job" / "head" / "head.safetensors").write_bytes(b"no weights")
     done, problem = ShardWorker(str(out)).run(0)
-    assert done is None and problem.startswith(f"{out / 'head'}: is damaged (")
-    os.truncate(out / "job.json", 20)
+    assert done is None and problem.startswith(f"{out / '_job' / 'head'}: is damaged (")
+    os.truncate(out / "_job" / "job.json", 20)
     done, problem = ShardWorker(str(out)).run(0)
     assert done is None and f"remove it and {out / 'scores'}" in problem
 
