@@ -1,7 +1,7 @@
 """Where a Ray cluster that is started here keeps its sockets and logs: a folder of this user's alone, gone at the end.
 
-Ray opens its own folder to every user of the machine and leaves it behind. So it gets one inside a private folder, which
-is removed with the cluster; what a killed driver left is removed by the next one.
+Ray opens its own folder to every user of the machine and leaves it behind. So it gets one inside a private folder,
+which is removed with the cluster; what a killed driver left is removed by the next one.
 """
 
 from __future__ import annotations
