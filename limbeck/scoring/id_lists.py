@@ -86,7 +86,9 @@ def _batches(path: Path, file: pq.ParquetFile, names: tuple[str, str]) -> Iterat
 
 def _as_ids(path: Path, name: str, column: pa.Array) -> pa.LargeStringArray:
     try:
-        return column.cast(pa.large_string())
+        ids = column.cast(pa.large_string())
+        ids.validate(full=True)  # parquet files may hold bytes that are not UTF-8
+        return ids
     except pa.ArrowException as error:
         raise bad_input(path, f"column {name!r} holds {column.type}, no ids", "write ids as strings") from error
 

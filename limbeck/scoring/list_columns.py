@@ -64,6 +64,7 @@ def _of_parquet(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         file = pq.ParquetFile(path)
         for batch in file.iter_batches(batch_size=_ROWS, columns=names):
+            batch.validate(full=True)  # parquet files may hold bytes that are not UTF-8
             yield pa.record_batch([_plain(batch.column(name)) for name in names], names=names)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from limbeck.errors import LimbeckError
@@ -91,6 +93,18 @@ def test_half_a_surrogate_pair_is_named_and_nothing_stays(model, texts, tmp_path
     sides = sides_of(tmp_path) if "left" in wrong else {}
     with pytest.raises(LimbeckError, match=r"pairs.jsonl:1: text 1 holds half of a surrogate pair"):
         score_pairs(model, file, tmp_path / "out", ONE, **sides)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("columns", [("left", "right"), ("text_a", "text_b"), ("text_a", "text_b", "label")])
+def test_bytes_that_are_no_text_in_a_parquet_list_are_named(model, texts, tmp_path, columns):  # noqa: F811
+    odd = pa.array([b"l\xff0"]).view(pa.string())
+    good = pa.array(["r0"])
+    table = {columns[0]: good if "label" in columns else odd, columns[1]: good, **dict.fromkeys(columns[2:], odd)}
+    pq.write_table(pa.table(table), tmp_path / "pairs.parquet")
+    sides = sides_of(tmp_path) if "left" in columns else {"columns": "all"}
+    with pytest.raises(LimbeckError, match=r"pairs.parquet: (column 'left' holds|is damaged|is not a whole parquet)"):
+        score_pairs(model, tmp_path / "pairs.parquet", tmp_path / "out", ONE, **sides)
     assert not (tmp_path / "out").exists()
 
 
