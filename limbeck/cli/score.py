@@ -43,6 +43,9 @@ def register(app: typer.Typer) -> None:
         workers: int = typer.Option(None, min=1, help="Processes; by default one for each core that this one may use."),
         shard: int = typer.Option(None, min=1, help="Pairs in one file of scores; 100,000 by default."),
         dtype: str = typer.Option("float32", help="How vectors are stored: float32, float16 or int8."),
+        columns: str = typer.Option(
+            None, help="Columns of the list to return: a,b,c, or all, or none; by default its ids or texts."
+        ),
         store: Path = typer.Option(None, help="Keep vectors here, for other lists of the same texts."),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
@@ -53,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
         where = _engine(engine, workers, address)
         with reporting(reporter()):
-            done = score_pairs(model, pairs, out, where, left, right, top_k, shard, dtype, store, head)
+            done = score_pairs(model, pairs, out, where, left, right, top_k, shard, dtype, store, head, columns)
         facts = {
             "out": str(out),
             "pairs": done.pairs,

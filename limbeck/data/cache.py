@@ -1,9 +1,11 @@
 """Parsed text tables on disk, memory-mapped: a corpus is parsed once, and then opens in milliseconds.
 
-The directory is `$LIMBECK_CACHE`, or `~/.cache/limbeck`. A table is two files, the Arrow table and its id index. Their
-names hold a digest of *what* was read (a file's path, a hub name) and one of its *state* (size, time, reader version),
-so a changed source is never served from here, and its older tables can be dropped. The Arrow file is written last and
-marks the table as complete; two processes that parse at once write equal files, and the later one wins.
+The directory is `$LIMBECK_CACHE`, or `~/.cache/limbeck`. A table is three files: the Arrow table, its id index, and
+the checksums of both. Their names hold a digest of *what* was read (a path, a hub name) and one of its *state* (size,
+times, inode, reader version), so a changed source is never served from here, and its older tables can be dropped. The
+Arrow file is written last and marks the table as complete; two processes that parse at once write equal files, and the
+later one wins. A damaged table is made again: a small one at once, a large one, whose parts are checked when they are
+first used, by the next call.
 """
 
 from __future__ import annotations
@@ -15,18 +17,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from limbeck.data.checked import CheckedArray, CheckedBatches, Damaged, Sums, read_sums, write_sums
 from limbeck.data.ids import build_index, hash_ids
 from limbeck.data.texts import SCHEMA, Texts
 from limbeck.errors import LimbeckError
 from limbeck.files import digest, write_atomically
 
-VERSION = "1"  # of the layout on disk and of what the readers make of a source; raise it when either changes
+VERSION = "2"  # of the layout on disk and of what the readers make of a source; raise it when either changes
 _ABANDONED_SECONDS = 24 * 3600
+_SMALL = 64 << 20  # bytes: checked as a whole when it is opened, which takes some 20 ms
 
 T = TypeVar("T")
 
@@ -43,9 +47,9 @@ def cache_directory() -> Path | None:
 
 
 def file_state(path: Path) -> str:
-    """What changes when the file does."""
+    """What changes when the file does, or when another takes its place with the same size and time."""
     status = path.stat()
-    return f"{status.st_size} {status.st_mtime_ns}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
 def cached_texts(
@@ -60,18 +64,18 @@ def cached_texts(
     """
 
     def write(arrow: Path) -> None:
-        write_texts(arrow, batches(), duplicate)
+        write_texts(arrow, batches(), duplicate, sums=True)
 
-    return _cached(source, state, ".arrow", open_texts, write)
+    return _cached(source, state, ".arrow", _open_checked, write)
 
 
 def cached_array(source: str, state: str, pieces: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
     """The same for an array [n, ...] that is made piece by piece along its first axis."""
 
     def write(file: Path) -> None:
-        write_pieces(file, pieces())
+        write_pieces(file, pieces(), sums=True)
 
-    return _cached(source, state, ".npy", _mapped, write)
+    return _cached(source, state, ".npy", lambda file: CheckedArray(file, _sums(file, file)).checked(), write)
 
 
 def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], write: Callable[[Path], None]) -> T:
@@ -94,7 +98,9 @@ def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], wri
 
 
 def open_texts(arrow: Path) -> Texts:
-    """Map a table that `write_texts` wrote."""
+    """Map a table that `write_texts` wrote; it is checked where it has checksums."""
+    if _sums_of(arrow).exists():
+        return _open_checked(arrow)
     reader = pa.ipc.open_file(pa.memory_map(str(arrow)))
     if reader.schema != SCHEMA:
         raise ValueError(f"{arrow} is not a table of texts")
@@ -105,14 +111,40 @@ def open_texts(arrow: Path) -> Texts:
     return Texts(batches, index, arrow)
 
 
-def write_texts(arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Callable[[str], LimbeckError]) -> None:
-    """Write a table that `open_texts` maps, and its id index beside it; `duplicate` makes the error for an id twice."""
-    hashes = []
+def _open_checked(arrow: Path) -> Texts:
+    own, of_index = _sums(arrow, arrow), _sums(arrow, _index_of(arrow))
+    batches, index = CheckedBatches(arrow, own), CheckedArray(_index_of(arrow), of_index)
+    if own.ends[-1] + of_index.ends[-1] > _SMALL:
+        return Texts(batches, index.in_use, arrow)
+    batches.require_all()
+    return Texts(batches, index.checked(), arrow)
+
+
+def _sums(table: Path, file: Path) -> Sums:
+    """The checksums of one file of a table."""
+    known = read_sums(_sums_of(table))
+    if file.name not in known:
+        raise Damaged(f"{file} has no checksum")
+    return known[file.name]
+
+
+def write_texts(
+    arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Callable[[str], LimbeckError], sums: bool = False
+) -> None:
+    """Write a table that `open_texts` maps, and its id index beside it; `duplicate` makes the error for an id twice.
+
+    With `sums` their checksums too; a folder that has a manifest of its own needs none.
+    """
+    hashes, ends, rows = [], [], []
     with write_atomically(arrow) as handle:
         with pa.ipc.new_file(handle, SCHEMA) as writer:
             for batch in batches:
-                writer.write_batch(batch)
-                hashes.append(hash_ids(batch.column(0)))
+                if len(batch):
+                    ends.append(handle.tell())
+                    rows.append(len(batch))
+                    writer.write_batch(batch)
+                    hashes.append(hash_ids(batch.column(0)))
+            ends.append(handle.tell())
         handle.flush()
         index = build_index(hashes)
         reader = pa.ipc.open_file(pa.memory_map(handle.name))
@@ -120,8 +152,12 @@ def write_texts(arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Calla
         twice = written.first_duplicate()
         if twice is not None:
             raise duplicate(written.id_at(twice))
-        with write_atomically(_index_of(arrow)) as index_handle:
+        index_file = _index_of(arrow)
+        with write_atomically(index_file) as index_handle:
             np.save(index_handle, index, allow_pickle=False)
+        if sums:
+            of_both = {arrow.name: Sums.of(Path(handle.name), ends, rows), index_file.name: Sums.of(index_file)}
+            write_sums(_sums_of(arrow), of_both)
     pa.default_memory_pool().release_unused()
 
 
@@ -130,26 +166,38 @@ def _mapped(file: Path) -> np.ndarray:
     return np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
 
 
-def write_pieces(file: Path, pieces: Iterable[np.ndarray]) -> None:
-    """An .npy file of unknown length: numpy pads its header so that the first axis can be filled in at the end."""
+def write_pieces(file: Path, pieces: Iterable[np.ndarray], sums: bool = False) -> None:
+    """An .npy file of unknown length; with `sums` its checksum beside it."""
     with write_atomically(file) as handle:
-        length = 0
-        header: dict[str, Any] = {}
-        for piece in pieces:
-            if not header:
-                header = {"descr": piece.dtype.str, "fortran_order": False, "shape": (0, *piece.shape[1:])}
-                np.lib.format.write_array_header_1_0(handle, header)
-            handle.write(np.ascontiguousarray(piece).tobytes())
-            length += len(piece)
+        _write_pieces(handle, pieces)
+        handle.flush()
+        if sums:
+            write_sums(_sums_of(file), {file.name: Sums.of(Path(handle.name))})
+
+
+def _write_pieces(handle: IO[bytes], pieces: Iterable[np.ndarray]) -> None:
+    """Numpy pads its header so that the first axis can be filled in at the end."""
+    length = 0
+    header: dict[str, Any] = {}
+    for piece in pieces:
         if not header:
-            np.save(handle, np.empty((0,)), allow_pickle=False)
-            return
-        handle.seek(0)
-        np.lib.format.write_array_header_1_0(handle, header | {"shape": (length, *header["shape"][1:])})
+            header = {"descr": piece.dtype.str, "fortran_order": False, "shape": (0, *piece.shape[1:])}
+            np.lib.format.write_array_header_1_0(handle, header)
+        handle.write(np.ascontiguousarray(piece).tobytes())
+        length += len(piece)
+    if not header:
+        np.save(handle, np.empty((0,)), allow_pickle=False)
+        return
+    handle.seek(0)
+    np.lib.format.write_array_header_1_0(handle, header | {"shape": (length, *header["shape"][1:])})
 
 
 def _index_of(arrow: Path) -> Path:
     return arrow.with_suffix(".ids.npy")
+
+
+def _sums_of(file: Path) -> Path:
+    return file.with_suffix(".sums.json")
 
 
 def _drop_older(directory: Path, name: str, current: Path) -> None:

@@ -75,15 +75,23 @@ def pair_data(name: str, splits: Mapping[str, tuple[str | Path, Iterable[tuple[i
     return PairData(name, pairs, classes or None)
 
 
+def text_names(record: Record) -> list[str] | None:
+    """The columns that hold a record's texts, or None if they are none that we know; a list `texts` is numbered."""
+    if isinstance(record.get("texts"), list):
+        return [f"text_{number}" for number in range(1, len(record["texts"]) + 1)]
+    for names in _NAMES:
+        present = [name for name in names if name in record]
+        if len(present) >= 2:
+            return present
+    return None
+
+
 def texts_of(record: Record) -> tuple[Any, ...] | None:
     """The texts of a record, or None if its columns are none that we know."""
     if isinstance(record.get("texts"), list):
         return tuple(record["texts"])
-    for names in _NAMES:
-        present = [name for name in names if name in record]
-        if len(present) >= 2:
-            return tuple(record[name] for name in present)
-    return None
+    names = text_names(record)
+    return tuple(record[name] for name in names) if names else None
 
 
 def _row(path: str | Path, number: int, record: Record) -> Row:

@@ -122,7 +122,7 @@ def join_fields(blocks: list[Block]) -> pa.Table | None:
         return None
     table = {}
     for name in names:
-        kind = _common({columns[name].type for _, columns in blocks if name in columns} - {pa.null()})
+        kind = common_kind({columns[name].type for _, columns in blocks if name in columns} - {pa.null()})
         parts = [_as(columns[name], kind) if name in columns else pa.nulls(length, kind) for length, columns in blocks]
         table[name] = pa.concat_arrays(parts)
     return pa.table(table)
@@ -147,19 +147,20 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
     columns = {}
     for name in names:
         values = [record.get(name) for record in records]
-        kind = _common({_kind(value) for value in values if value is not None})
-        columns[name] = pa.array([_value(value, kind) for value in values], type=kind)
+        kind = common_kind({kind_of(value) for value in values if value is not None})
+        columns[name] = pa.array([value_as(value, kind) for value in values], type=kind)
     return columns
 
 
-def _kind(value: Any) -> pa.DataType:
+def kind_of(value: Any) -> pa.DataType:
+    """The type of the column that a value of JSON needs."""
     if isinstance(value, int) and not isinstance(value, bool):
         return pa.int64() if -(2**63) <= value < 2**63 else pa.large_string()
     known = {bool: pa.bool_(), float: pa.float64(), list: pa.list_(pa.large_string())}
     return known.get(type(value), pa.large_string())
 
 
-def _common(kinds: set[pa.DataType]) -> pa.DataType:
+def common_kind(kinds: set[pa.DataType]) -> pa.DataType:
     """The type that holds values of all of `kinds`."""
     if len(kinds) == 1:
         return next(iter(kinds))
@@ -173,14 +174,15 @@ def _common(kinds: set[pa.DataType]) -> pa.DataType:
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type == kind:
         return column
-    return pa.array([_value(value, kind) for value in column.to_pylist()], type=kind)
+    return pa.array([value_as(value, kind) for value in column.to_pylist()], type=kind)
 
 
-def _value(value: Any, kind: pa.DataType) -> Any:
+def value_as(value: Any, kind: pa.DataType) -> Any:
+    """A value of JSON as one of a column of this type."""
     if value is None:
         return None
     if pa.types.is_list(kind):
-        return value if isinstance(value, list) else [_text(value)]
+        return [_text(item) for item in (value if isinstance(value, list) else [value])]
     if pa.types.is_large_string(kind):
         return _text(value)
     return float(value) if pa.types.is_float64(kind) else value

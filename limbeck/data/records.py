@@ -74,6 +74,6 @@ def _parquet(path: Path) -> Records:
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
             reason = str(error).partition("\n")[0]
             raise bad_input(path, f"is not a whole parquet file ({reason})", "write it again") from error

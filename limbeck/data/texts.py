@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from limbeck.data.checked import CheckedBatches, Columns
 from limbeck.data.ids import build_index, candidate_rows, find_row, first_duplicate, hash_ids
 from limbeck.errors import LimbeckError
 from limbeck.files import digest, digest_of
@@ -46,17 +47,30 @@ class Texts:
     """An ordered id -> text table on Arrow batches, usually memory-mapped (`limbeck.data.cache`).
 
     The text of a document is its title and its text joined by one space, as BEIR does; without a title, the text
-    alone. `index` is the array of `limbeck.data.ids`. `file` is where a mapped table lies: another process maps it
-    there too, instead of getting a copy.
+    alone. `index` is the array of `limbeck.data.ids`, or gives it when it is first needed. `file` is where a mapped
+    table lies: another process maps it there too, instead of getting a copy.
     """
 
-    def __init__(self, batches: Sequence[pa.RecordBatch], index: np.ndarray, file: Path | None = None) -> None:
-        self._columns = [(batch.column(0), batch.column(1), batch.column(2)) for batch in batches if len(batch)]
-        self._starts = [0]
-        for ids, _, _ in self._columns:
-            self._starts.append(self._starts[-1] + len(ids))
-        self._index = index
+    def __init__(
+        self,
+        batches: Sequence[pa.RecordBatch] | CheckedBatches,
+        index: np.ndarray | Callable[[], np.ndarray],
+        file: Path | None = None,
+    ) -> None:
+        self._columns: Sequence[Columns]
+        if isinstance(batches, CheckedBatches):
+            self._columns, lengths = batches, batches.lengths
+        else:
+            filled: list[pa.RecordBatch] = [batch for batch in batches if len(batch)]
+            self._columns = [(batch.column(0), batch.column(1), batch.column(2)) for batch in filled]
+            lengths = [len(batch) for batch in filled]
+        self._starts = [0, *accumulate(lengths)]
+        self._index_or_source = index
         self._file = file
+
+    @cached_property
+    def _index(self) -> np.ndarray:
+        return self._index_or_source() if callable(self._index_or_source) else self._index_or_source
 
     @classmethod
     def from_batches(cls, batches: Iterable[pa.RecordBatch]) -> Texts:
@@ -209,9 +223,13 @@ class Texts:
         wanted = _as_rows(rows)
         if len(wanted) <= _FEW:
             return [self.text_at(row) for row in wanted.tolist()]
-        titles, texts = self._gather(1, wanted), self._gather(2, wanted)
+        return self.text_column(wanted).to_pylist()
+
+    def text_column(self, rows: np.ndarray) -> pa.LargeStringArray:
+        """The texts in many rows, as Arrow has them."""
+        titles, texts = self._gather(1, rows), self._gather(2, rows)
         joined = pc.binary_join_element_wise(titles, texts, pa.scalar(" ", pa.large_string()))
-        return pc.if_else(pc.equal(titles, ""), texts, joined).to_pylist()
+        return pc.if_else(pc.equal(titles, ""), texts, joined)
 
     def first_duplicate(self) -> int | None:
         """The first row whose id an earlier row already has."""

@@ -12,35 +12,52 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from limbeck.data.checked import require_folder, sum_folder
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
 from limbeck.matchers.interactions import Interaction, interaction_named
+from limbeck.scoring.calibration import Calibration
 
 if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
 
 HEADS = ("auto", "torch", "onnx", "int8")
 FACTS, WEIGHTS = "head.json", "head.safetensors"
+REMEDY = "run the same command again, which writes it again"
 
 
-def save_head(interaction: Interaction, folder: Path) -> None:
-    """Write what `load_head` builds the interaction from."""
+def save_head(interaction: Interaction | None, folder: Path, calibration: Calibration | None = None) -> None:
+    """Write what `load_head` builds the interaction from, what makes its scores probabilities, and their checksums.
+
+    A model that keeps nothing of a text has no interaction of its own.
+    """
     with directory_atomically(folder) as place:
-        write_json(place / FACTS, {"interaction": interaction.name, "arguments": interaction.arguments})
-        weights = {name: value.detach().cpu().contiguous() for name, value in interaction.state_dict().items()}
-        save_file(weights, place / WEIGHTS)
+        if interaction is not None:
+            write_json(place / FACTS, {"interaction": interaction.name, "arguments": interaction.arguments})
+            weights = {name: value.detach().cpu().contiguous() for name, value in interaction.state_dict().items()}
+            save_file(weights, place / WEIGHTS)
+        if calibration is not None:
+            calibration.save(place)
+        sum_folder(place)
+
+
+def require_whole_head(folder: Path) -> None:
+    """Refuse a head that differs from its checksums; every call of the job writes it again."""
+    try:
+        require_folder(folder)
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise bad_input(folder, f"is damaged ({str(error).partition(chr(10))[0]})", REMEDY) from error
 
 
 def load_head(folder: Path) -> Interaction:
-    """The interaction of a job's folder; every call of the job writes it again."""
-    remedy = "run the same command again, which writes it again"
-    facts = read_json(folder / FACTS, remedy)
+    """The interaction of a job's folder."""
+    facts = read_json(folder / FACTS, REMEDY)
     try:
         interaction = interaction_named(facts["interaction"], facts["arguments"])
         interaction.load_state_dict(load_file(folder / WEIGHTS))
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         reason = str(error).partition("\n")[0]
-        raise bad_input(folder, f"is damaged ({reason})", remedy) from error
+        raise bad_input(folder, f"is damaged ({reason})", REMEDY) from error
     return interaction.eval()
 
 

@@ -1,23 +1,23 @@
 """A scoring job: texts are encoded once, pairs are scored shard by shard, every shard is one file.
 
     DIR/
-      job.json               what is scored by whom, and how it is cut; another job may not take over the folder
-      head/                  the model's head: workers need no more of it
-      encodings/position-0/  stored vectors of the texts (elsewhere with `store`)
-      work/                  rows of pairs and texts
       scores/part-0000000.parquet ...  written beside and renamed: complete or absent
-      done.json              once all are there
+      _job/
+        job.json               what is scored by whom, and how it is cut; another job may not take over the folder
+        head/                  the model's head: workers need no more of it
+        encodings/position-0/  stored vectors of the texts (elsewhere with `store`)
+        work/                  rows of pairs and texts
+        parts/                 checksums of the scores
+        done.json              once all are there
 
 A job that was killed goes on with the shards that are missing and ends with the same files. A shard depends on the job
-alone, not on the engine that ran it.
+alone, not on the engine that ran it. Every file has a checksum, which each call looks at: what can be made again is, a
+damaged plan or store is named.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,33 +25,27 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import (
-    alone_in,
-    digest,
-    make_directory,
-    naming_disk_errors,
-    read_json,
-    write_atomically,
-    write_json,
-)
+from limbeck.files import alone_in, digest, make_directory, naming_disk_errors, write_atomically, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
 from limbeck.matchers.loading import model_folder
 from limbeck.progress import progress, say
 from limbeck.scoring.calibration import Calibration
+from limbeck.scoring.claim import claim, nothing_left_of_a_mistake
 from limbeck.scoring.engine import Engine
 from limbeck.scoring.heads import require_head, save_head
-from limbeck.scoring.plan import DONE, HEAD, JOB, SCORES, Asked, Plan
+from limbeck.scoring.inputs import changed, content_of, note_times, state_of, times_of
+from limbeck.scoring.parts import clear_remains, forget_parts, missing_parts
+from limbeck.scoring.plan import DONE, ENCODINGS, HEAD, PARTS, SCORES, WORK, Asked, Plan
 from limbeck.scoring.scorer import TRIED, choose_head
-from limbeck.scoring.source import Source, open_source, source_state
+from limbeck.scoring.source import Source, Wanted, prepare_source
 from limbeck.scoring.whole_model import SHARD as WHOLE_SHARD
 from limbeck.scoring.whole_model import warn_of_time
-from limbeck.scoring.worker import is_whole, model_identity, part_file, require_same_source, store_rows
+from limbeck.scoring.worker import model_identity, store_rows
 from limbeck.stores import EncodingStore, encode_with_store
 
 SHARD = 100_000  # pairs in a file
-BEGUN = Path("work") / "begun.json"  # the mark of a job's folder, from before it has a plan
 TEXTS = 8192  # looked up at a time
 TOGETHER, LARGEST = 8, 4_000_000  # left texts that share a shard of a cross product, and its pairs at most
 
@@ -84,8 +78,13 @@ def score_pairs(
     dtype: str = "float32",
     store: str | Path | None = None,
     head: str = "auto",
+    columns: str | None = None,
 ) -> Done:
-    """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was."""
+    """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was.
+
+    `columns` says which columns of the list come along: names apart by commas, `all`, or `none`; by default those that
+    name a pair, its ids or its texts.
+    """
     folder = Path(out).expanduser()
     if folder.exists() and not folder.is_dir():
         raise LimbeckError(f"{folder}: is a file; --out names a folder for the scores")
@@ -98,109 +97,63 @@ def score_pairs(
         make_directory(folder)
     with alone_in(folder):
         began = time.monotonic()
-        asked = _asked(matcher, model, pairs, left, right, top_k, dtype, store, head)
-        known = _claim(folder, asked)
-        with _nothing_left_of_a_mistake(folder):
-            source = open_source(asked.list_file, asked.left, asked.right, folder / "work")
+        wanted = _wanted(pairs, left, right, columns)
+        files = wanted.pairs, wanted.left, wanted.right
+        state, times = state_of(*files), times_of(*files)
+        asked = _asked(matcher, model, wanted, top_k, dtype, store, head)
+        known = claim(folder, asked)
+        clear_remains(folder)
+        with nothing_left_of_a_mistake(folder):
+            source = prepare_source(wanted, folder / WORK)
             _require_texts(matcher, source)
         if known is not None and shard is not None and _cut(shard, known, source) != known.shard:
             remedy = "leave --shard out, or choose another --out"
             raise LimbeckError(f"{folder}: was begun with --shard {known.shard}, not {shard}; {remedy}")
         encoded = _encode(matcher, source, folder, dtype, asked.store) if encodes_apart(matcher) else 0
         plan = known or _planned(folder, asked, source, matcher, shard)
-        waiting = [number for number in range(plan.shards) if not is_whole(part_file(folder, number))]
+        waiting = missing_parts(folder, plan.shards)
         todo = sum(_size(plan, number) for number in waiting)
         if waiting:
             (folder / DONE).unlink(missing_ok=True)
             _write_head(folder, matcher, model)
+            note_times(folder, times)
         with progress("Scoring pairs", plan.pairs) as advance:
             advance(plan.pairs - todo)
             if waiting:
                 engine.run(folder, waiting, advance)
-        require_same_source(plan)
+        if state_of(*files) != state:
+            forget_parts(folder, waiting)
+            raise changed()
         size = sum(file.stat().st_size for file in (folder / SCORES).glob("part-*.parquet"))
         done = Done(folder, plan.pairs, todo, encoded, time.monotonic() - began, size)
         write_json(folder / DONE, {"pairs": plan.pairs, "shards": plan.shards, "bytes": size})
         return done
 
 
-def _asked(
-    matcher: Matcher,
-    model: str,
-    pairs: str | Path | None,
-    left: str | None,
-    right: str | None,
-    top_k: int | None,
-    dtype: str,
-    store: str | Path | None,
-    head: str,
-) -> Asked:
-    """The job as it was asked for, with paths that mean the same everywhere."""
+def _wanted(pairs: str | Path | None, left: str | None, right: str | None, columns: str | None) -> Wanted:
+    """The pairs by paths that mean the same everywhere."""
     given = Path(pairs).absolute() if pairs is not None else None
     left, right = (str(Path(side).absolute()) if side and Path(side).exists() else side for side in (left, right))
+    return Wanted(given, left, right, columns)
+
+
+def _asked(
+    matcher: Matcher, model: str, wanted: Wanted, top_k: int | None, dtype: str, store: str | Path | None, head: str
+) -> Asked:
+    """The job as it was asked for."""
     return Asked(
         model=str(model),
         identity=model_identity(matcher, model),
-        source=source_state(given, left, right),
-        pairs_file=str(given) if given else None,
-        left=left,
-        right=right,
+        source=content_of(wanted.pairs, wanted.left, wanted.right),
+        pairs_file=str(wanted.pairs) if wanted.pairs else None,
+        left=wanted.left,
+        right=wanted.right,
         top_k=top_k,
         dtype=dtype,
         store=str(Path(store).absolute()) if store else None,
+        columns=wanted.columns,
         asked=head,
     )
-
-
-@contextmanager
-def _nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
-    """A list that cannot be read leaves no folder behind that was made for it."""
-    try:
-        yield
-    except LimbeckError:
-        if not (folder / JOB).exists():
-            shutil.rmtree(folder / "work", ignore_errors=True)
-            with suppress(OSError):  # somebody else's files
-                folder.rmdir()
-        raise
-
-
-def _claim(folder: Path, asked: Asked) -> Plan | None:
-    """The plan of a job that goes on, or none; a folder of another job is refused, by the first thing that differs."""
-    if not (folder / JOB).exists():
-        _begin(folder, asked)
-        return None
-    plan = Plan.read(folder)
-    names = {"identity": "the model", "source": "the list of pairs", "asked": "head"}
-    for key in ("identity", "source", "top_k", "dtype", "store", "asked"):
-        if getattr(plan, key) != getattr(asked, key):
-            problem = f"holds another job ({names.get(key, key)} differs)"
-            raise LimbeckError(f"{folder}: {problem}; choose another --out, with one --store for both")
-    if not (folder / BEGUN).exists():
-        write_json(folder / BEGUN, asked.model_dump())
-    return plan
-
-
-def _begin(folder: Path, asked: Asked) -> None:
-    """Mark a folder as a job's; of one that never came to its plan, all but the rows of another list is of use."""
-    begun = folder / BEGUN
-    ours = ("work", "encodings", HEAD, SCORES, DONE) if begun.exists() else ()
-    if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
-        raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
-    if any((folder / SCORES).glob("part-*.parquet")):
-        problem = f"holds scores without {JOB}, which said how they were made"
-        raise bad_input(folder, problem, f"remove {folder / SCORES} and run the same command again")
-    if not _is_mark_of(begun, asked):
-        shutil.rmtree(begun.parent, ignore_errors=True)
-        make_directory(begun.parent)
-        write_json(begun, asked.model_dump())
-
-
-def _is_mark_of(begun: Path, asked: Asked) -> bool:
-    try:
-        return bool(read_json(begun) == asked.model_dump())
-    except LimbeckError:  # absent or damaged
-        return False
 
 
 def _require_texts(matcher: Matcher, source: Source) -> None:
@@ -227,14 +180,14 @@ def _make_store(place: Path) -> None:
 
 def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str) -> str:
     if store is None:
-        return f"encodings/position-{position}"
+        return f"{ENCODINGS}/position-{position}"
     return str(Path(store) / f"{digest(str(matcher.identity()))[:12]}-{dtype}-position-{position}")
 
 
 def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
     """Encode what the stores lack of the texts that the pairs name, and note each text's row in them."""
     encoded = 0
-    make_directory(folder / "work")
+    make_directory(folder / WORK)
     if store is not None:
         _make_store(Path(store))
     for position, (table, named) in enumerate(zip(source.tables, source.named_rows(), strict=True)):
@@ -246,7 +199,7 @@ def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, 
         rows = np.full(len(table), -1, dtype=np.int64)
         for block in blocks:
             rows[block] = kept.rows(table.take(block))
-        with write_atomically(folder / "work" / f"rows-{position}.npy") as handle:
+        with write_atomically(folder / WORK / f"rows-{position}.npy") as handle:
             np.save(handle, rows, allow_pickle=False)
         if dtype != "float32":
             off = f"off by {kept.error.relative:.2%}, at worst by {kept.error.worst:.2%}"
@@ -266,6 +219,7 @@ def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard
     cut = _cut(shard or (SHARD if places else WHOLE_SHARD), asked, source)
     plan = Plan(**asked.model_dump(), pairs=len(source), shard=cut, stores=places, head=how, batch=batch)
     make_directory(folder / SCORES)
+    make_directory(folder / PARTS)
     plan.write(folder)
     return plan
 
@@ -281,11 +235,8 @@ def _stored_plan(folder: Path, asked: Asked, source: Source, matcher: EncodingMa
 
 def _write_head(folder: Path, matcher: Matcher, model: str) -> None:
     """What workers need of the model; in every call, so that a damaged one is replaced."""
-    if encodes_apart(matcher):
-        save_head(matcher.interaction, folder / HEAD)
-    calibration = Calibration.load(model_folder(model))
-    if calibration is not None:
-        calibration.save(folder / HEAD)
+    interaction = matcher.interaction if encodes_apart(matcher) else None
+    save_head(interaction, folder / HEAD, Calibration.load(model_folder(model)))
 
 
 def _cut(shard: int, asked: Asked, source: Source) -> int:

@@ -9,10 +9,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from limbeck import __version__
 from limbeck.errors import bad_input
-from limbeck.files import read_json, write_json
+from limbeck.files import digest, read_json, write_json
+from limbeck.stores.manifest import canonical
 
-JOB, SCORES, HEAD, DONE = "job.json", "scores", "head", "done.json"
-FORMAT = 2
+# Readers of parquet folders pass over names that begin with an underscore, so the job's folder reads as its scores.
+SCORES, OWN = "scores", "_job"
+JOB, HEAD, DONE = f"{OWN}/job.json", f"{OWN}/head", f"{OWN}/done.json"
+WORK, PARTS, ENCODINGS = f"{OWN}/work", f"{OWN}/parts", f"{OWN}/encodings"
+FORMAT = 3
 
 
 class Asked(BaseModel):
@@ -22,13 +26,14 @@ class Asked(BaseModel):
 
     model: str
     identity: str  # of the model's weights and configuration
-    source: str  # of the pairs' files
+    source: str  # of the content of the pairs' files
     pairs_file: str | None
     left: str | None
     right: str | None
     top_k: int | None
     dtype: str
     store: str | None
+    columns: str | None
     asked: str  # which head
 
     @property
@@ -52,7 +57,8 @@ class Plan(Asked):
         return math.ceil(self.pairs / self.shard)
 
     def write(self, folder: Path) -> None:
-        write_json(folder / JOB, self.model_dump())
+        record = self.model_dump()
+        write_json(folder / JOB, {**record, "checksum": digest(canonical(record))})
 
     @classmethod
     def read(cls, folder: Path) -> Plan:
@@ -60,12 +66,16 @@ class Plan(Asked):
         place = folder / JOB
         remedy = f"remove it and {folder / SCORES}, and run the same command again"
         record = read_json(place, remedy)
-        if isinstance(record, dict) and record.get("format", FORMAT) != FORMAT:
-            raise bad_input(place, f"is of format {record['format']}", "use the limbeck that wrote it")
+        if not isinstance(record, dict):
+            raise bad_input(place, "is damaged (it is no record)", remedy)
+        written = record.pop("checksum", None)
+        if written != digest(canonical(record)):
+            raise bad_input(place, "is damaged or was edited: its checksum does not fit its content", remedy)
+        if record.get("format") != FORMAT:
+            raise bad_input(place, f"is of format {record.get('format')}", "use the limbeck that wrote it")
         try:
             return cls.model_validate(record)
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, first["loc"]))
-            reason = f"{key}: {first['msg']}" if key else "is no record"
-            raise bad_input(place, f"is damaged ({reason})", remedy) from error
+            raise bad_input(place, f"is damaged ({key}: {first['msg']})", remedy) from error

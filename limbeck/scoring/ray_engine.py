@@ -3,7 +3,8 @@
 Ray only hands out numbers: a shard is on disk before its task is done, so that a job goes on after anything, with this
 engine or another. Every machine has to see the job's folder and the texts under the same paths.
 
-Without an address a cluster is started on this machine: on 127.0.0.1, with a token of its own, no dashboard.
+Without an address a cluster is started on this machine: on 127.0.0.1, with a token of its own, in a private folder that
+goes with it, no dashboard.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from limbeck.errors import LimbeckError
 from limbeck.scoring.engine import Waiting, cores, in_words
 from limbeck.scoring.plan import JOB
+from limbeck.scoring.ray_folder import private_folder
 from limbeck.scoring.worker import Worker
 
 PATIENCE = 30.0  # seconds without news before the cluster is looked at
@@ -126,16 +128,15 @@ def _cluster(address: str | None, workers: int | None) -> Iterator[Any]:
     except ImportError as error:
         raise LimbeckError("ray is not installed; run `pip install 'limbeck[ray]'`, or use --engine local") from error
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        options |= {"num_cpus": workers or cores(), "include_dashboard": False, "object_store_memory": OBJECTS}
-        options |= {"_node_ip_address": "127.0.0.1"}
-    try:
-        ray.init(address=address or "local", **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        remedy = "check --address and RAY_AUTH_TOKEN, or use --engine local"
-        raise LimbeckError(f"ray: cannot reach a cluster ({reason}); {remedy}") from error
-    try:
+    with ExitStack() as stack:
+        if address is None:
+            options |= {"num_cpus": workers or cores(), "include_dashboard": False, "object_store_memory": OBJECTS}
+            options |= {"_node_ip_address": "127.0.0.1", "_temp_dir": str(stack.enter_context(private_folder()))}
+        try:
+            ray.init(address=address or "local", **options)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            remedy = "check --address and RAY_AUTH_TOKEN, or use --engine local"
+            raise LimbeckError(f"ray: cannot reach a cluster ({reason}); {remedy}") from error
+        stack.callback(ray.shutdown)
         yield ray
-    finally:
-        ray.shutdown()

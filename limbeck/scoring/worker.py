@@ -9,27 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from limbeck.errors import LimbeckError
-from limbeck.files import digest, write_atomically
+from limbeck.files import digest
 from limbeck.matchers.pair_scorer import PairScorer
 from limbeck.scoring.calibration import Calibration
-from limbeck.scoring.heads import load_head, running
-from limbeck.scoring.plan import HEAD, SCORES, Plan
-from limbeck.scoring.source import mapped_rows, open_source, source_state
+from limbeck.scoring.heads import load_head, require_whole_head, running
+from limbeck.scoring.inputs import require_same_times
+from limbeck.scoring.list_columns import rows_of
+from limbeck.scoring.parts import write_part
+from limbeck.scoring.plan import HEAD, WORK, Plan
+from limbeck.scoring.source import Wanted, mapped_rows, open_source
 from limbeck.stores import EncodingStore
 
 if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
-
-
-def require_same_source(plan: Plan) -> None:
-    """Pairs and texts are opened again by every worker, and again after a kill: they have to be those of the plan."""
-    if source_state(plan.list_file, plan.left, plan.right) != plan.source:
-        raise LimbeckError(
-            "the list of pairs, or its texts, changed while they were scored; start anew with another --out"
-        )
 
 
 def model_identity(matcher: Matcher, model: str) -> str:
@@ -41,21 +35,8 @@ def model_identity(matcher: Matcher, model: str) -> str:
 
 def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
     """Rows of text tables as rows of the stores."""
-    columns = [mapped_rows(folder / "work" / f"rows-{at}.npy")[rows[:, at]] for at in range(rows.shape[1])]
+    columns = [mapped_rows(folder / WORK / f"rows-{at}.npy")[rows[:, at]] for at in range(rows.shape[1])]
     return np.stack(columns, axis=1)
-
-
-def is_whole(part: Path) -> bool:
-    """Whether a shard's file is there and ends as a parquet file ends; a copy that was cut short is scored again."""
-    try:
-        pq.read_metadata(part)
-    except (OSError, pa.ArrowInvalid):
-        return False
-    return True
-
-
-def part_file(folder: Path, shard: int) -> Path:
-    return folder / SCORES / f"part-{shard:07}.parquet"
 
 
 class Worker:
@@ -64,9 +45,11 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.plan = plan = Plan.read(folder)
+        require_whole_head(folder / HEAD)
         self.calibration = Calibration.load(folder / HEAD)
-        require_same_source(plan)
-        self.source = open_source(plan.list_file, plan.left, plan.right, folder / "work")
+        wanted = Wanted(plan.list_file, plan.left, plan.right, plan.columns)
+        self.source = open_source(wanted, folder / WORK)
+        require_same_times(folder, plan)
         self.scores = self._of_stored_texts() if plan.stores else self._of_whole_model()
 
     def _of_stored_texts(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -106,32 +89,41 @@ class Worker:
         bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         if len(bad):
             raise LimbeckError(f"the score of pair {numbers[bad[0]]} is not finite; the model is damaged, use another")
-        table = self._table(numbers, rows, scores)
-        with write_atomically(part_file(self.folder, shard)) as handle:
-            pq.write_table(table, handle, compression="zstd")
+        write_part(self.folder, shard, self._table(numbers, rows, scores))
         return stop - start
 
     def _table(self, numbers: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> pa.Table:
-        columns: dict[str, Any] = {}
+        rank: dict[str, Any] = {}
         if self.plan.top_k is not None:
-            keep, rank = top_of_each(rows[:, 0], scores[:, 0], self.plan.top_k)
+            keep, ranks = top_of_each(rows[:, 0], scores[:, 0], self.plan.top_k)
             numbers, rows, scores = numbers[keep], rows[keep], scores[keep]
-            columns["rank"] = pa.array(rank.astype(np.int32))
-        columns = {"pair": pa.array(numbers)} | columns
+            rank["rank"] = pa.array(ranks.astype(np.int32))
+        named = {self.source.naming[at]: self._naming(at, rows[:, at]) for at in self.source.shown.positions}
+        scored = self._scored(scores)
+        own = {"pair": pa.array(numbers), **rank, **named}
+        if self.source.columns is not None:
+            own |= rows_of(self.source.columns, numbers, [*own, *scored])
+        return pa.table({**own, **scored})
+
+    def _naming(self, position: int, rows: np.ndarray) -> pa.DictionaryArray:
+        """What names the texts of a position, each distinct one once: their ids, or the texts themselves."""
+        table = self.source.tables[position]
+        distinct, where = np.unique(rows, return_inverse=True)
         if self.source.named:
-            for name, table, place in zip(("left", "right"), self.source.tables, rows.T, strict=True):
-                distinct, where = np.unique(place, return_inverse=True)
-                values = pa.array(table.ids_at(distinct), type=pa.string())
-                columns[name] = pa.DictionaryArray.from_arrays(pa.array(where.astype(np.int32)), values)
-        if scores.shape[1] == 1:
-            columns["score"] = pa.array(scores[:, 0])
-            if self.calibration is not None:
-                probabilities = self.calibration.probabilities(scores[:, 0])
-                columns["probability"] = pa.array(probabilities.astype(np.float32))
-                columns["match"] = pa.array(probabilities >= self.calibration.threshold)
+            values = pa.array(table.ids_at(distinct), type=pa.string())
         else:
-            columns |= {f"score_{number}": pa.array(column) for number, column in enumerate(scores.T)}
-        return pa.table(columns)
+            values = table.text_column(distinct)
+        return pa.DictionaryArray.from_arrays(pa.array(where.astype(np.int32)), values)
+
+    def _scored(self, scores: np.ndarray) -> dict[str, pa.Array]:
+        if scores.shape[1] > 1:
+            return {f"score_{number}": pa.array(column) for number, column in enumerate(scores.T)}
+        columns = {"score": pa.array(scores[:, 0])}
+        if self.calibration is not None:
+            probabilities = self.calibration.probabilities(scores[:, 0])
+            columns["probability"] = pa.array(probabilities.astype(np.float32))
+            columns["match"] = pa.array(probabilities >= self.calibration.threshold)
+        return columns
 
 
 def _whole_lefts(lefts: np.ndarray, start: int, stop: int) -> tuple[int, int]:

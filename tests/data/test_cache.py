@@ -29,7 +29,7 @@ def test_a_second_load_maps_the_first_ones_table(tmp_path: Path, tables: Path, m
     folder = beir_folder(tmp_path / "a")
     first = dict(load_beir(folder).corpus.items())
     kept = names(tables)
-    assert len(kept) == 4  # corpus and queries, each a table and an index
+    assert len(kept) == 6  # corpus and queries, each a table, an index and checksums
 
     def parse(*_: object) -> None:
         raise AssertionError("parsed again")
@@ -48,13 +48,13 @@ def test_a_changed_file_is_read_again_and_its_old_table_dropped(tmp_path: Path, 
     file.write_text(content)
     os.utime(file, ns=(1, 1))
     assert load_beir(folder).corpus["d1"] == "Cats meow at night"
-    assert len(names(tables)) == 4
+    assert len(names(tables)) == 6
     assert names(tables) != kept
     assert old["d1"] == "Cats purr at night"
 
 
 @pytest.mark.parametrize("damage", [b"", b"ARROW1 and no more", None])
-@pytest.mark.parametrize("suffix", [".arrow", ".ids.npy"])
+@pytest.mark.parametrize("suffix", [".arrow", ".ids.npy", ".sums.json"])
 def test_a_damaged_or_missing_table_is_made_anew(
     tmp_path: Path, tables: Path, damage: bytes | None, suffix: str
 ) -> None:
@@ -65,6 +65,65 @@ def test_a_damaged_or_missing_table_is_made_anew(
         if damage is not None:
             file.write_bytes(damage)
     assert dict(load_beir(folder).corpus.items()) == expected
+
+
+def test_a_file_that_takes_anothers_place_with_its_size_and_time_is_read_again(tmp_path: Path, tables: Path) -> None:
+    folder = beir_folder(tmp_path / "a")
+    load_beir(folder)
+    file = folder / "corpus.jsonl"
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    other = tmp_path / "other.jsonl"
+    other.write_text(file.read_text().replace("purr", "meow"))
+    os.utime(other, ns=times)
+    os.replace(other, file)
+    assert load_beir(folder).corpus["d1"] == "Cats meow at night"
+
+
+def flip_each_byte(file: Path):
+    content = file.read_bytes()
+    for place in range(0, len(content), 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        yield
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".ids.npy", ".sums.json"])
+def test_a_flipped_byte_never_gives_other_texts(tmp_path: Path, tables: Path, suffix: str) -> None:
+    folder = beir_folder(tmp_path / "a")
+    expected = dict(load_beir(folder).corpus.items())
+    for file in tables.glob(f"*{suffix}"):
+        for _ in flip_each_byte(file):
+            assert dict(load_beir(folder).corpus.items()) == expected
+
+
+def test_a_large_table_is_checked_where_it_is_read(
+    tmp_path: Path, tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening a large table reads none of its texts; a damaged batch is named when it is asked for, and made again."""
+    monkeypatch.setattr(cache, "_SMALL", 0)
+
+    def opened() -> Texts:
+        batches = [batch for key in "ab" for batch in Texts.from_dict({key: f"text {key}"}).batches()]
+        return cache.cached_texts("source", "state", lambda: batches, lambda key: LimbeckError(key))
+
+    opened()
+    for suffix, marked in ((".arrow", b"text b"), (".ids.npy", b"NUMPY")):
+        (file,) = tables.glob(f"*{suffix}")
+        content = file.read_bytes()
+        file.write_bytes(content.replace(marked, marked.swapcase()))
+        texts = opened()
+        if suffix == ".arrow":
+            assert texts.text_at(0) == "text a"
+        with pytest.raises(LimbeckError, match=f"{suffix}: was damaged .* and is removed; run the same command again"):
+            texts["b"]
+        assert opened()["b"] == "text b"
+    array = lambda: cache.cached_array("numbers", "state", lambda: iter([np.arange(9)]))  # noqa: E731
+    array()
+    (file,) = (file for file in tables.glob("*.npy") if not file.name.endswith(".ids.npy"))
+    for _ in flip_each_byte(file):
+        assert array().tolist() == list(range(9))
 
 
 def test_bad_input_leaves_nothing_in_the_cache(tmp_path: Path, tables: Path) -> None:
@@ -103,7 +162,7 @@ def test_processes_that_load_at_once_all_succeed(tmp_path: Path, tables: Path) -
         subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True) for _ in range(3)
     ]
     assert [process.communicate()[0].strip() for process in running] == ["text 19999"] * 3
-    assert len(names(tables)) == 4
+    assert len(names(tables)) == 6
 
 
 def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path, tables: Path) -> None:

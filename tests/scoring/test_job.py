@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ import torch
 
 import limbeck.matchers.pair_scorer as pair_scorer
 from limbeck.errors import LimbeckError
+from limbeck.files import digest
 from limbeck.matchers import DiPair, MatcherSpec, build, load
 from limbeck.progress import reporting
 from limbeck.scoring import job as job_module
@@ -31,6 +33,7 @@ from limbeck.scoring.engine import in_words
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.worker import top_of_each
+from limbeck.stores.manifest import canonical
 from tests.training.toy import WORDS
 
 ONE = LocalEngine(1)
@@ -118,7 +121,7 @@ def test_texts_in_the_list_itself_are_encoded_once_each(model, texts, listed, tm
 def test_everything_against_everything_is_never_written_out(model, texts, tmp_path):
     score_pairs(model, None, tmp_path / "out", ONE, **sides_of(tmp_path), shard=50)
     rows = result(tmp_path / "out")
-    assert len(rows) == 240 and not (tmp_path / "out" / "work" / "pairs").exists()
+    assert len(rows) == 240 and not (tmp_path / "out" / "_job" / "work" / "pairs").exists()
     wanted = load(model).score([(one, other) for one in texts["left"].values() for other in texts["right"].values()])
     assert np.allclose([row["score"] for row in rows], wanted, atol=1e-4)
     score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=3)
@@ -338,26 +341,22 @@ def test_a_part_that_was_cut_short_is_scored_again(model, texts, listed, tmp_pat
 
 
 @pytest.mark.parametrize("size", [0, 20, 140])
-def test_a_damaged_file_of_its_own_is_named_with_what_mends_it(model, texts, listed, tmp_path, size):
+def test_rows_that_were_cut_short_are_made_again(model, texts, listed, tmp_path, size):
     file = write_ids(tmp_path / "pairs.csv", listed)
     ask = (model, file, tmp_path / "out", ONE)
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
     whole = result(tmp_path / "out")
-    damaged = tmp_path / "out" / "work" / "pairs" / "rows.npy"
-    os.truncate(damaged, size)
-    os.truncate(tmp_path / "out" / "work" / "rows-1.npy", size)  # made anew in any case
+    os.truncate(tmp_path / "out" / "_job" / "work" / "pairs" / "rows.npy", size)
+    os.truncate(tmp_path / "out" / "_job" / "work" / "rows-1.npy", size)
     (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
-    with pytest.raises(LimbeckError, match=f"rows.npy: is damaged .*; remove {damaged.parent} and run the same"):
-        score_pairs(*ask, **sides_of(tmp_path), shard=30)
-    shutil.rmtree(damaged.parent)
-    score_pairs(*ask, **sides_of(tmp_path), shard=30)
+    assert score_pairs(*ask, **sides_of(tmp_path), shard=30).scored == 30
     assert result(tmp_path / "out") == whole
 
 
 def test_a_head_that_is_gone_or_damaged_is_written_again(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
-    whole, head = result(tmp_path / "out"), tmp_path / "out" / "head"
+    whole, head = result(tmp_path / "out"), tmp_path / "out" / "_job" / "head"
     for damage in ((head / "head.json").unlink, lambda: os.truncate(head / "head.safetensors", 9)):
         damage()
         (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
@@ -390,12 +389,12 @@ def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, mo
         return message
 
     for damage in (
-        lambda: os.truncate(out / "head" / "head.safetensors", 9),
-        (out / "head" / "head.safetensors").unlink,
+        lambda: os.truncate(out / "_job" / "head" / "head.safetensors", 9),
+        (out / "_job" / "head" / "head.safetensors").unlink,
     ):
         damage()
         kind, words = said()
-        assert kind == "failed" and words.startswith(f"{out / 'head'}: is damaged (")
+        assert kind == "failed" and words.startswith(f"{out / '_job' / 'head'}: is damaged (")
         assert words.endswith("; run the same command again, which writes it again")
     monkeypatch.setattr(worker_module, "Worker", lambda _: [][1])
     assert re.search(r"a worker failed in test_job.py:\d+ .IndexError: list index out of range.; please", said()[1])
@@ -412,6 +411,12 @@ def test_no_memory_is_told_from_other_failures(tmp_path):
     assert "a worker failed (OSError: odd)" in in_words(OSError("odd"), tmp_path)
 
 
+def signed(record):
+    """A plan with the checksum that its content should have."""
+    plain = {key: value for key, value in record.items() if key != "checksum"}
+    return plain | {"checksum": digest(canonical(plain))}
+
+
 def damage_plan(place, damage):
     if damage is None:
         os.truncate(place, 20)
@@ -424,10 +429,11 @@ def damage_plan(place, damage):
     ("damage", "reason"),
     [
         (None, "is not valid JSON"),
-        (lambda record: [record], "is damaged .is no record"),
-        (lambda record: {key: value for key, value in record.items() if key != "batch"}, "is damaged .batch: "),
-        (lambda record: record | {"colour": "red"}, "is damaged .colour: "),
-        (lambda record: record | {"shard": "30"}, "is damaged .shard: "),
+        (lambda record: [record], "is damaged .it is no record"),
+        (lambda record: {key: value for key, value in record.items() if key != "batch"}, "is damaged or was edited"),
+        (lambda record: record | {"pairs": 89}, "is damaged or was edited"),
+        (lambda record: signed(record | {"colour": "red"}), "is damaged .colour: "),
+        (lambda record: signed(record | {"shard": "30"}), "is damaged .shard: "),
     ],
 )
 def test_a_damaged_plan_names_what_to_remove_and_texts_stay_encoded(model, texts, listed, tmp_path, damage, reason):
@@ -435,11 +441,11 @@ def test_a_damaged_plan_names_what_to_remove_and_texts_stay_encoded(model, texts
     ask, out = (model, file, tmp_path / "out", ONE), tmp_path / "out"
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
     whole = result(out)
-    damage_plan(out / "job.json", damage)
+    damage_plan(out / "_job" / "job.json", damage)
     with pytest.raises(LimbeckError, match=f"job.json.*: {reason}.*; remove it and {out / 'scores'}, and run the same"):
         score_pairs(*ask, **sides_of(tmp_path), shard=30)
-    (out / "job.json").unlink()
-    with pytest.raises(LimbeckError, match=f"holds scores without job.json.*; remove {out / 'scores'} and run"):
+    (out / "_job" / "job.json").unlink()
+    with pytest.raises(LimbeckError, match=f"holds scores without _job/job.json.*; remove {out / 'scores'} and run"):
         score_pairs(*ask, **sides_of(tmp_path), shard=45)  # parts of another cut must not be taken
     shutil.rmtree(out / "scores")
     done = score_pairs(*ask, **sides_of(tmp_path), shard=45)
@@ -450,7 +456,7 @@ def test_a_damaged_plan_names_what_to_remove_and_texts_stay_encoded(model, texts
 
 def test_encodings_without_their_manifest_are_made_anew_once_they_are_removed(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
-    ask, store = (model, file, tmp_path / "out", ONE), tmp_path / "out" / "encodings" / "position-0"
+    ask, store = (model, file, tmp_path / "out", ONE), tmp_path / "out" / "_job" / "encodings" / "position-0"
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
     (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
     (store / "manifest.json").unlink()
@@ -461,22 +467,18 @@ def test_encodings_without_their_manifest_are_made_anew_once_they_are_removed(mo
     assert (done.scored, done.encoded) == (30, 12)
 
 
-def test_damaged_texts_of_a_list_that_has_them_are_named(model, texts, listed, tmp_path):
+def test_damaged_texts_of_a_list_that_has_them_are_read_again(model, texts, listed, tmp_path):
     rows = [{"text_a": texts["left"][left], "text_b": texts["right"][right]} for left, right in listed]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ask, place = (model, tmp_path / "pairs.jsonl", tmp_path / "out", ONE), tmp_path / "out" / "work" / "pairs"
+    ask, place = (model, tmp_path / "pairs.jsonl", tmp_path / "out", ONE), tmp_path / "out" / "_job" / "work" / "pairs"
     score_pairs(*ask)
-    remedy = f"remove {place} and run the same command again"
-    for name in ("texts-1.arrow", "texts-0.ids.npy"):
-        os.truncate(place / name, 50)
-        with pytest.raises(LimbeckError, match=f"is damaged .*; {remedy}"):
-            score_pairs(*ask)
-        shutil.rmtree(place)
-        score_pairs(*ask)
-    for name in ("texts-1.arrow", "rows.npy"):
-        (place / name).unlink()
-        with pytest.raises(LimbeckError, match=f"{name}: is damaged .no such file.; {remedy}"):
-            score_pairs(*ask)
+    whole = result(tmp_path / "out")
+    for name in ("texts-1.arrow", "rows.npy", "shown.json", "sums.json"):
+        for damage in (lambda file: os.truncate(file, 50), Path.unlink):
+            damage(place / name)
+            (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
+            assert score_pairs(*ask).encoded == 0
+            assert result(tmp_path / "out") == whole
 
 
 def test_a_mark_that_is_damaged_is_set_again(model, texts, listed, tmp_path, monkeypatch):
@@ -485,7 +487,7 @@ def test_a_mark_that_is_damaged_is_set_again(model, texts, listed, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
     monkeypatch.undo()
-    os.truncate(tmp_path / "out" / "work" / "begun.json", 10)
+    os.truncate(tmp_path / "out" / "_job" / "work" / "begun.json", 10)
     assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path)).encoded == 0
 
 
@@ -501,9 +503,9 @@ def test_texts_that_change_while_they_are_scored_are_noticed(model, texts, liste
         return plan
 
     monkeypatch.setattr(job_module, "_planned", meanwhile)
-    with pytest.raises(LimbeckError, match="changed while they were scored; start anew"):
+    with pytest.raises(LimbeckError, match="changed while they were scored; start again"):
         score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
-    assert not list((tmp_path / "out" / "scores").iterdir()) and not (tmp_path / "out" / "done.json").exists()
+    assert not list((tmp_path / "out" / "scores").iterdir()) and not (tmp_path / "out" / "_job" / "done.json").exists()
 
 
 def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model, texts, listed, tmp_path, monkeypatch):
@@ -564,7 +566,7 @@ def test_every_kind_of_matcher_scores_a_list_as_it_scores_pairs(kind, texts, lis
     assert np.allclose([row["score"] for row in result(tmp_path / "out")], expected, atol=1e-5)
     warned = [line for line in told if "reads both texts of every pair together: 90 pairs take about" in line]
     assert bool(warned) == (kind == "cross_encoder")
-    assert (tmp_path / "out" / "encodings").exists() == (kind != "cross_encoder")
+    assert (tmp_path / "out" / "_job" / "encodings").exists() == (kind != "cross_encoder")
 
 
 def test_a_model_without_a_head_is_not_asked_for_one(texts, listed, tmp_path, tiny_bert):
@@ -616,7 +618,7 @@ class Damaging(LocalEngine):
     """Spoils the head before its workers read it."""
 
     def run(self, folder, shards, advance):
-        os.truncate(folder / "head" / "head.safetensors", 9)
+        os.truncate(folder / "_job" / "head" / "head.safetensors", 9)
         super().run(folder, shards, advance)
 
 
@@ -659,7 +661,7 @@ def test_other_heads_give_the_same_scores_and_stay_with_the_job(model, texts, li
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "torch", ONE, **sides_of(tmp_path), head="torch")
     score_pairs(model, file, tmp_path / head, ONE, **sides_of(tmp_path), shard=25, head=head)
-    assert json.loads((tmp_path / head / "job.json").read_text())["head"] == head
+    assert json.loads((tmp_path / head / "_job" / "job.json").read_text())["head"] == head
     plain, other = ([row["score"] for row in result(tmp_path / name)] for name in ("torch", head))
     assert np.allclose(plain, other, atol=1e-4 if head == "onnx" else 0.05 * np.ptp(plain))
     with pytest.raises(LimbeckError, match="holds another job .head differs."):
@@ -713,11 +715,11 @@ def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path,
     """Another machine may find another batch faster; a job that is under way keeps its own."""
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
-    first = json.loads((tmp_path / "out" / "job.json").read_text())
+    first = json.loads((tmp_path / "out" / "_job" / "job.json").read_text())
     monkeypatch.setattr(pair_scorer.PairScorer, "tune", lambda *_: 1)
     (tmp_path / "out" / "scores" / "part-0000000.parquet").unlink()
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
-    assert json.loads((tmp_path / "out" / "job.json").read_text()) == first
+    assert json.loads((tmp_path / "out" / "_job" / "job.json").read_text()) == first
 
 
 def test_another_cut_of_a_job_that_was_begun_is_refused(model, texts, listed, tmp_path):

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.scoring import ray_engine
+from limbeck.scoring import ray_engine, ray_folder
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.ray_engine import RayEngine, ShardWorker
 from tests.scoring.test_job import ONE, listed, model, result, sides_of, texts, write_ids  # noqa: F401
@@ -109,10 +109,10 @@ def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, sta
 def test_an_actor_that_fails_says_why(model, texts, listed, tmp_path):  # noqa: F811
     file, out = write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out"
     score_pairs(model, file, out, ONE, **sides_of(tmp_path), shard=30)
-    (out / "head" / "head.safetensors").write_bytes(b"no weights")
+    (out / "_job" / "head" / "head.safetensors").write_bytes(b"no weights")
     done, problem = ShardWorker(str(out)).run(0)
-    assert done is None and problem.startswith(f"{out / 'head'}: is damaged (")
-    os.truncate(out / "job.json", 20)
+    assert done is None and problem.startswith(f"{out / '_job' / 'head'}: is damaged (")
+    os.truncate(out / "_job" / "job.json", 20)
     done, problem = ShardWorker(str(out)).run(0)
     assert done is None and f"remove it and {out / 'scores'}" in problem
 
@@ -138,6 +138,21 @@ def test_a_cluster_of_its_own_has_the_cores_that_this_process_may_use(monkeypatc
         monkeypatch.setenv(name, "token")
     with ray_engine._cluster(None, None):
         assert asked["num_cpus"] == 3
+
+
+def test_ray_gets_a_private_folder_that_goes_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(ray_folder, "_LONGEST", 1000)
+    abandoned = tmp_path / "limbeck-ray-of-a-killed-driver"
+    abandoned.mkdir()
+    monkeypatch.setattr(ray_folder, "_SECONDS", -1)
+    with ray_folder.private_folder() as place:
+        place.mkdir(mode=0o777)  # as Ray opens it to everybody
+        assert place.parent.stat().st_mode & 0o777 == 0o700
+        assert not abandoned.exists()
+        with ray_folder.private_folder() as other:
+            assert place.exists() and other != place
+    assert not list(tmp_path.iterdir())
 
 
 def command(model, file, out, tmp_path):  # noqa: F811

@@ -1,0 +1,174 @@
+"""Files that are compared with their checksums before they are used.
+
+A checksum is a CRC-32, which takes a second for several gigabytes. It finds every flipped bit and every short file. It
+is no protection against a person: whoever can write here can write checksums too.
+
+An Arrow file has a checksum for each of its batches. A batch is checked when it is first touched, so that a corpus of
+many gigabytes still opens in milliseconds, and what is never read costs nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar, overload
+
+import numpy as np
+import pyarrow as pa
+
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import digest, read_json, write_json
+
+Columns = tuple[pa.LargeStringArray, pa.LargeStringArray, pa.LargeStringArray]  # id, title, text
+
+T = TypeVar("T")
+
+
+class Damaged(ValueError):
+    """A file is not what was written."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Checksums of a file's consecutive pieces; `rows` is how many rows each of the pieces between them has."""
+
+    ends: list[int]  # where each piece ends, in bytes
+    sums: list[int]
+    rows: list[int]
+
+    @classmethod
+    def of(cls, file: Path, ends: Sequence[int] = (), rows: Sequence[int] = ()) -> Sums:
+        """The checksums of a file that was just written; what comes after the last of `ends` is a piece too."""
+        content = _content(file)
+        ends = [*ends, len(content)]
+        return cls(ends, [_sum(content, start, end) for start, end in zip([0, *ends], ends, strict=False)], list(rows))
+
+    def require(self, content: memoryview, piece: int) -> None:
+        start = self.ends[piece - 1] if piece else 0
+        if _sum(content, start, self.ends[piece]) != self.sums[piece]:
+            raise Damaged(f"bytes {start} to {self.ends[piece]} are not those that were written")
+
+    def require_all(self, content: memoryview) -> None:
+        self.require_size(content)
+        for piece in range(len(self.ends)):
+            self.require(content, piece)
+
+    def require_size(self, content: memoryview) -> None:
+        if len(content) != self.ends[-1]:
+            raise Damaged(f"it has {len(content)} bytes, not {self.ends[-1]}")
+
+
+def _sum(content: memoryview, start: int, end: int) -> int:
+    return zlib.crc32(content[start:end])
+
+
+def _content(file: Path) -> memoryview:
+    """The bytes of a file, mapped."""
+    if file.stat().st_size == 0:
+        return memoryview(b"")
+    return memoryview(pa.memory_map(str(file)).read_buffer())
+
+
+def write_sums(path: Path, files: dict[str, Sums]) -> None:
+    """Write the checksums of some files, with one of their own."""
+    record = {name: asdict(sums) for name, sums in files.items()}
+    write_json(path, {"files": record, "checksum": digest(repr(record))})
+
+
+def read_sums(path: Path) -> dict[str, Sums]:
+    """Read what `write_sums` wrote; `Damaged` where it is missing or was changed."""
+    try:
+        record = read_json(path)
+        if record["checksum"] != digest(repr(record["files"])):
+            raise Damaged(f"{path} is damaged")
+        return {name: Sums(**sums) for name, sums in record["files"].items()}
+    except (LimbeckError, KeyError, TypeError) as error:
+        raise Damaged(f"{path} is damaged") from error
+
+
+SUMS = "sums.json"  # of a folder's files
+
+
+def sum_folder(folder: Path) -> None:
+    """Note the checksums of all files of a folder that is not yet visible."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    write_sums(folder / SUMS, {str(file.relative_to(folder)): Sums.of(file) for file in files})
+
+
+def require_folder(folder: Path) -> None:
+    """Compare a folder's files with their checksums; `Damaged` names the first that differs."""
+    for name, sums in read_sums(folder / SUMS).items():
+        try:
+            sums.require_all(_content(folder / name))
+        except (OSError, Damaged) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise Damaged(f"{name}: {reason}") from error
+
+
+class CheckedArray:
+    """A mapped .npy file that is read through and compared before it is used."""
+
+    def __init__(self, file: Path, sums: Sums) -> None:
+        self._file, self._sums, self._content = file, sums, _content(file)
+        sums.require_size(self._content)
+
+    def checked(self) -> np.ndarray:
+        """The array; `Damaged` where it is not what was written."""
+        self._sums.require_all(self._content)
+        header = io.BytesIO(self._content[: 1 << 12])
+        np.lib.format.read_magic(header)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(header)
+        return np.frombuffer(self._content, dtype, offset=header.tell()).reshape(shape)
+
+    def in_use(self) -> np.ndarray:
+        """The same, for a file that should be whole."""
+        return with_remedy(self._file, self.checked)
+
+
+class CheckedBatches(Sequence[Columns]):
+    """The batches of a mapped Arrow file. `lengths` is how many rows each has; none is empty."""
+
+    def __init__(self, file: Path, sums: Sums) -> None:
+        """`Damaged` where the file's size, beginning or end is wrong: the batches' turn comes later."""
+        self._file, self._sums = file, sums
+        self._content = _content(file)
+        sums.require_size(self._content)
+        sums.require(self._content, 0)
+        sums.require(self._content, len(sums.ends) - 1)
+        self._reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(self._content)))
+        self._known: dict[int, Columns] = {}
+        self.lengths = sums.rows
+
+    def require_all(self) -> None:
+        """Check all batches now."""
+        self._sums.require_all(self._content)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, number: int) -> Columns: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Columns]: ...
+    def __getitem__(self, number: int | slice) -> Columns | list[Columns]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        if number not in self._known:
+            if not 0 <= number < len(self):
+                raise IndexError(number)
+            with_remedy(self._file, lambda: self._sums.require(self._content, number + 1))
+            batch = self._reader.get_batch(number)
+            self._known[number] = batch.column(0), batch.column(1), batch.column(2)
+        return self._known[number]
+
+
+def with_remedy(file: Path, check: Callable[[], T]) -> T:
+    """Check a file that is in use: damage is named, and the file goes, so that the next call makes it again."""
+    try:
+        return check()
+    except Damaged as error:
+        file.unlink(missing_ok=True)
+        raise bad_input(file, f"was damaged ({error}) and is removed", "run the same command again") from error

@@ -1,0 +1,70 @@
+"""Whose folder it is: a job goes on in its own, begins in an empty one, and leaves every other alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import make_directory, read_json, write_json
+from limbeck.scoring.plan import JOB, OWN, SCORES, WORK, Asked, Plan
+
+BEGUN = f"{WORK}/begun.json"  # the mark of a job's folder, from before it has a plan
+_EARLIER = ("job.json", "work/begun.json")  # where jobs had these before format 3
+
+
+@contextmanager
+def nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
+    """A list that cannot be read leaves no folder behind that was made for it."""
+    try:
+        yield
+    except Exception:
+        if not (folder / JOB).exists():
+            shutil.rmtree(folder / WORK, ignore_errors=True)
+            with suppress(OSError):  # somebody else's files
+                (folder / OWN).rmdir()
+                folder.rmdir()
+        raise
+
+
+def claim(folder: Path, asked: Asked) -> Plan | None:
+    """The plan of a job that goes on, or none; a folder of another job is refused, by the first thing that differs."""
+    if not (folder / JOB).exists():
+        _begin(folder, asked)
+        return None
+    plan = Plan.read(folder)
+    names = {"identity": "the model", "source": "the list of pairs", "asked": "head"}
+    for key in ("identity", "source", "top_k", "dtype", "store", "columns", "asked"):
+        if getattr(plan, key) != getattr(asked, key):
+            problem = f"holds another job ({names.get(key, key)} differs)"
+            raise LimbeckError(f"{folder}: {problem}; choose another --out, with one --store for both")
+    if not (folder / BEGUN).exists():
+        write_json(folder / BEGUN, asked.model_dump())
+    return plan
+
+
+def _begin(folder: Path, asked: Asked) -> None:
+    """Mark a folder as a job's; of one that never came to its plan, all but the rows of another list is of use."""
+    begun = folder / BEGUN
+    if any((folder / name).exists() for name in _EARLIER):
+        remedy = "choose another --out, or finish it with the limbeck that began it"
+        raise bad_input(folder, "holds a job of an earlier limbeck", remedy)
+    ours = (OWN, SCORES) if begun.exists() else ()
+    if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
+        raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
+    if any((folder / SCORES).glob("part-*.parquet")):
+        problem = f"holds scores without {JOB}, which said how they were made"
+        raise bad_input(folder, problem, f"remove {folder / SCORES} and run the same command again")
+    if not _is_mark_of(begun, asked):
+        shutil.rmtree(begun.parent, ignore_errors=True)
+        make_directory(begun.parent)
+        write_json(begun, asked.model_dump())
+
+
+def _is_mark_of(begun: Path, asked: Asked) -> bool:
+    try:
+        return bool(read_json(begun) == asked.model_dump())
+    except LimbeckError:  # absent or damaged
+        return False
