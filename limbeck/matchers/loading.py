@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from limbeck.errors import LimbeckError
-from limbeck.files import recover_directory
+from limbeck.files import put_back_directory
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.building import first_line
 from limbeck.matchers.colbert import ColBERT
@@ -40,7 +40,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> M
     With `bf16` its transformer computes in bfloat16.
     """
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
-        recover_directory(Path(str(name)).expanduser())
+        put_back_directory(Path(str(name)).expanduser())
     path = resolve(name, revision)
     if Path(path).is_dir():
         path = str(model_folder(path))  # a run directory stands for its student

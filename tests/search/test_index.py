@@ -356,3 +356,14 @@ def test_expansions_are_counted_by_bm25_and_seen_by_nobody_else(
         build_index(model, passages, tmp_path / "expanded")
     with pytest.raises(LimbeckError, match="expansions are for BM25 to count"):
         build_index(model, passages, tmp_path / "none", sparse=False, expansions=file)
+
+
+def test_reading_a_model_deletes_nothing_beside_it(model: DualEncoder, tmp_path: Path) -> None:
+    from limbeck.matchers import load
+
+    model.save_pretrained(tmp_path / "mymodel")
+    for name in (".mymodel.old", ".mymodel.limbeck-replaced", ".mymodel.0123abcd.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("x")
+    load(tmp_path / "mymodel")
+    assert len(list(tmp_path.glob(".mymodel.*/mine"))) == 3
