@@ -91,14 +91,12 @@ def _change(
 ) -> None:
     from limbeck.data.passages import iterate_ids, load_passages
     from limbeck.search.build import load_encoder
-    from limbeck.search.changes import add_passages, compact_index, delete_passages
+    from limbeck.search.changes import change_index, compact_index
 
-    new = load_passages(add) if add is not None else None  # a mistake there is told before anything is deleted
     encoder = load_encoder(model) if model is not None else None
-    if delete is not None:
-        delete_passages(out, iterate_ids(delete))
-    if new is not None:
-        add_passages(out, new, encoder, store)
+    if delete is not None or add is not None:
+        unwanted = iterate_ids(delete) if delete is not None else ()
+        change_index(out, load_passages(add) if add is not None else None, unwanted, encoder, store)
     if compact:
         compact_index(out, seed)
 
