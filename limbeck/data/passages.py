@@ -23,6 +23,7 @@ from limbeck.data.lines import bare_suffix, json_lines, lines, plain_or_gz
 from limbeck.data.records import read_records
 from limbeck.data.tables import JsonLines, TabSeparated, read_texts
 from limbeck.data.texts import Texts, batches_of
+from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
 from limbeck.files import digest_of
 
@@ -61,6 +62,8 @@ def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
     from limbeck.data import load
 
     path = Path(source).expanduser()
+    if path.is_file():
+        require_unchanged(path)
     if path.is_file() and bare_suffix(path) == ".tsv":
         return Passages(path.name, read_texts(path, TabSeparated("document", may_be_empty=True)))
     if path.is_file() and bare_suffix(path) == ".jsonl":
