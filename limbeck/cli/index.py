@@ -32,8 +32,10 @@ def register(app: typer.Typer) -> None:
         no_dense: bool = typer.Option(False, "--no-dense", help="BM25 alone; leave MODEL out."),
         no_sparse: bool = typer.Option(False, "--no-sparse", help="Vectors alone."),
         store: str = typer.Option(
-            None, help="Keep encodings in this folder for later; or vectors in milvus://HOST:PORT/COLLECTION."
+            None,
+            help="Keep encodings in this folder; or vectors in milvus[+https]://HOST:PORT/COLLECTION.",
         ),
+        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
         expansions: Path = typer.Option(None, help="What `limbeck expand` wrote, for BM25 to count too."),
         add: str = typer.Option(None, "--add", help="Add the passages of a file or data set; same ids are replaced."),
         delete: Path = typer.Option(None, "--delete", help="Delete the passages named in this file, an id a line."),
@@ -48,7 +50,10 @@ def register(app: typer.Typer) -> None:
         from limbeck.progress import reporting, say
         from limbeck.search.build import build_index
         from limbeck.search.index import SearchIndex
+        from limbeck.search.milvus_address import is_milvus, trust
 
+        for place in filter(None, [milvus, store if is_milvus(store) else None]):
+            trust(place)
         changes = bool(add or delete or compact or verify)
         if no_dense and data is None:
             model, data = None, model

@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
             "auto", help="Comma-separated weights to try, or auto: a grid, refined at its best."
         ),
         limit: int = typer.Option(6000, min=2, help="Tune on so many queries at most, drawn at random."),
+        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
         out: Path = typer.Option(None, "--out", help="Also write the curve as an HTML page."),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
@@ -37,7 +38,10 @@ def register(app: typer.Typer) -> None:
         from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting
         from limbeck.report.fusion import finding, fusion_report
+        from limbeck.search.milvus_address import trust
 
+        if milvus is not None:
+            trust(milvus)
         refuse_overwriting(out, index, data)
         with reporting(reporter()):
             found = tune_index(index, data, split, measure, _numbers(alphas), limit)

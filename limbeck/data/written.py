@@ -1,7 +1,7 @@
 """Data folders that Limbeck wrote itself (`pairs`, `expand`): a list of checksums, compared whenever the data are read.
 
-A changed letter in a line of JSON is still JSON. Only a checksum shows that a text is no longer the one that was written.
-A folder without the list is data like any other, and is read as it is.
+A changed letter in a line of JSON is still JSON: only a checksum shows that a text is no longer the one that was
+written. A folder without the list is data like any other, and is read as it is.
 """
 
 from __future__ import annotations

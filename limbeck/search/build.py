@@ -26,7 +26,8 @@ from limbeck.search.expansions import expanded, read_expansions
 from limbeck.search.folder import WORK, finish, new_name, working
 from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
-from limbeck.search.milvus import SCHEME, MilvusIndex, fill_collection, require_milvus_kind, require_own
+from limbeck.search.milvus import MilvusIndex, fill_collection, require_milvus_kind, require_own
+from limbeck.search.milvus_address import is_milvus, trust
 from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_queries
 from limbeck.search.segments import write_segment
 from limbeck.search.sparse import K1, B, bm25_index, require_parameters
@@ -118,7 +119,9 @@ class Builder:
         self, folder: Path, matcher: Any, windows: Windows | None, store: str | Path | None, seed: int = 0
     ) -> None:
         self.folder, self.matcher, self.windows, self.seed = folder, matcher, windows, seed
-        self.milvus = str(store) if str(store or "").startswith(SCHEME) else None
+        self.milvus = str(store) if is_milvus(store) else None
+        if self.milvus is not None:
+            trust(self.milvus)
         self._root = Path(store).expanduser() if store and not self.milvus else folder / WORK / "encodings"
 
     def encode(self, passages: Passages) -> Encoded:

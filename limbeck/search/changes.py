@@ -27,6 +27,7 @@ from limbeck.search.folder import finish, new_name, working
 from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment
 from limbeck.search.milvus import remove_keys
+from limbeck.search.milvus_address import is_milvus, require_trusted, trust
 from limbeck.search.recall import choose_effort, exact_top, sample_queries
 from limbeck.search.segmented import Chosen
 from limbeck.search.segments import OpenSegment, open_collection, write_segment
@@ -70,9 +71,14 @@ def change_index(
     """
     passages = load_passages(add) if isinstance(add, str | Path) else add
     unwanted = [key for key in dict.fromkeys(delete) if passages is None or key not in passages.corpus]
+    if is_milvus(store):
+        trust(str(store))
     index = SearchIndex.open(path, model)
     with working(index.path, "changes") as folder:
         index = SearchIndex.open(folder, model)
+        facts = index.manifest.dense
+        if facts is not None and facts.store is not None:
+            require_trusted(facts.store, str(index.path))
         gone = _named(index, unwanted)
         if passages is not None and not _has(index, passages):
             replaced = _added(index, passages, gone, store)
@@ -203,7 +209,7 @@ def _forget(facts: DenseFacts | None, segments: Sequence[OpenSegment], alive: np
     for part in segments:
         assert part.keys is not None
         owners = np.arange(len(part.texts)) if part.windows is None else part.windows[:, 0]
-        remove_keys(facts.store, np.asarray(part.keys)[~alive[start + owners]])
+        remove_keys(facts.store, np.asarray(part.keys)[~alive[start + owners]], str(facts.owner))
         start += len(part.texts)
 
 

@@ -15,6 +15,7 @@ from limbeck.progress import progress
 from limbeck.search.exact import comparable
 from limbeck.search.manifest import DenseFacts, Segment
 from limbeck.search.milvus import MilvusIndex
+from limbeck.search.milvus_address import require_trusted
 from limbeck.search.results import DenseList
 from limbeck.search.segmented import Segmented, VectorIndex
 from limbeck.search.segments import Collection
@@ -80,6 +81,7 @@ class DensePart:
         """All vectors, those of deleted passages included."""
         facts = self.facts
         if facts.store is not None:
+            require_trusted(facts.store, str(self.path))
             keys = np.concatenate([np.asarray(segment.keys) for segment in self._collection.segments])
             index = MilvusIndex(facts.store, keys, facts.dim, facts.kind, self._segments[0].effort)
             index.require_complete(len(self.kept(self._collection.alive)))

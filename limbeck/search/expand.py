@@ -49,7 +49,9 @@ from limbeck.stores.append_log import AppendLog
 from limbeck.stores.manifest import Manifest, canonical, require_same
 
 KIND = "limbeck expansion"
-_OURS = re.compile(r"\..*|expand\.json|limbeck-files\.json|(corpus|queries|samples|expansions|scores-[0-9a-f]+)\.jsonl|qrels")
+_OURS = re.compile(
+    r"\..*|expand\.json|limbeck-files\.json|(corpus|queries|samples|expansions|scores-[0-9a-f]+)\.jsonl|qrels"
+)
 KEEP = 0.7
 BLOCK = 1024  # documents that are sorted by length together; the logs are in order of these blocks
 _SCORED = 32  # documents whose queries are scored between two writes

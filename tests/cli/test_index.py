@@ -237,7 +237,9 @@ def test_vectors_in_a_milvus_file_are_found_by_the_next_process(models, beir, tm
 
     built = run("index", models["dual"], beir, "--out", tmp_path / "index", "--store", store)
     assert built.returncode == 0 and f"in {store}" in built.stdout, built.stderr
-    found = run("search", tmp_path / "index", "copy the file", "--k", "2", "--mode", "dense")
+    refused = run("search", tmp_path / "index", "copy the file", "--k", "2", "--mode", "dense")
+    assert refused.returncode == 2 and f"add --milvus {store}, or set LIMBECK_MILVUS" in refused.stderr
+    found = run("search", tmp_path / "index", "copy the file", "--k", "2", "--mode", "dense", "--milvus", store)
     assert found.returncode == 0 and "dense #1" in found.stdout, found.stderr
     assert "Traceback" not in built.stderr + found.stderr
     taken = run("index", models["other"], beir, "--out", tmp_path / "second", "--store", store)
