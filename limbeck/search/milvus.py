@@ -1,7 +1,7 @@
 """Vectors in Milvus, for corpora that outgrow one machine; the same interface as faiss has.
 
-Addresses are those of `limbeck.search.milvus_address`. A token, if the server wants one, is read from $MILVUS_TOKEN, and is
-sent to no server but one that the user named. Reading never creates anything.
+Addresses are those of `limbeck.search.milvus_address`. A token, if the server wants one, is read from $MILVUS_TOKEN,
+and is sent to no server but one that the user named. Reading never creates anything.
 
 A vector has a key that it keeps for good. The manifest of the index says which keys count: what a killed command left
 behind in the collection is not found, and is overwritten by the next one.

@@ -21,8 +21,8 @@ _CHECKED = re.compile(rb'(.*), "checksum": "([0-9a-f]{32})"}\n')
 class AppendLog:
     """Whole lines only. One process at a time may append (`limbeck.files.alone_in`).
 
-    With `checked`, every line ends in a checksum of itself. Lines from the first damaged one on are dropped when the log
-    is opened, so that whoever writes it does their work again.
+    With `checked`, every line ends in a checksum of itself. Lines from the first damaged one on are dropped when the
+    log is opened, so that whoever writes it does their work again.
     """
 
     def __init__(self, path: Path, checked: bool = False) -> None:
