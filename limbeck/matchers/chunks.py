@@ -22,7 +22,7 @@ T = TypeVar("T")
 PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
 STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
 MOST_BORDERS = 128
-BLOCK = 512  # texts that are sorted together for inference, between two signs of progress
+BLOCK = 512  # texts that are sorted together for inference
 
 
 def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
@@ -111,10 +111,15 @@ def inferred(
     with progress(label, len(texts)) as advance:
         for start in range(0, len(texts), BLOCK):
             block = list(texts[start : start + BLOCK])
+
+            def told(chunk: dict[str, Any]) -> Tensor:
+                rows = run(chunk)
+                advance(len(rows))
+                return rows
+
             with torch.inference_mode():
-                found = run_chunks(_on(prepare(block), device), run)
+                found = run_chunks(_on(prepare(block), device), told)
             yield found.float().cpu()
-            advance(len(block))
 
 
 def _on(prepared: dict[str, Any], device: torch.device) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from limbeck.data.passages import Passages, load_passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest, directory_atomically
-from limbeck.progress import say
+from limbeck.progress import progress, say
 from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
 from limbeck.search.dense_part import model_digest
 from limbeck.search.exact import comparable
@@ -136,8 +136,12 @@ class Builder:
 
         key = {**self.matcher.identity(), "side": "document"}
         store = EncodingStore.open(store_path(self._root, key), key, self.matcher.dim)
-        encode_with_store(store, texts(), self.matcher.encode_document, total=count)
-        rows = [store.rows(block) for block in _blocks(texts())]
+        encode_with_store(store, texts(), self.matcher.encode_document, total=count, label="Encoding documents")
+        rows = []
+        with progress("Finding encodings", count) as advance:
+            for block in _blocks(texts()):
+                rows.append(store.rows(block))
+                advance(len(block))
         short = None if table is None else table.astype(np.int32)
         return Encoded(store, np.concatenate(rows), self.matcher.similarity, short)
 

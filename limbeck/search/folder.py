@@ -11,7 +11,7 @@ from pathlib import Path
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, make_directory, naming_disk_errors, read_json, write_json
-from limbeck.progress import say
+from limbeck.progress import progress, say
 from limbeck.search.checks import record_of
 from limbeck.search.manifest import IndexManifest, is_an_index
 from limbeck.search.sparse import SparseIndex
@@ -98,8 +98,14 @@ def finish(folder: Path, manifest: IndexManifest, sparse: SparseIndex | None) ->
     names += [f"deleted/{manifest.deleted_part}"] if manifest.deleted_part else []
     files = sorted(file for name in names for file in _files(folder / name))
     known = manifest.files  # what was checked when it was opened keeps its checksum
-    records = {str(file.relative_to(folder)): file for file in files}
-    manifest = replace(manifest, files={name: known.get(name) or record_of(file) for name, file in records.items()})
+    named = {str(file.relative_to(folder)): file for file in files}
+    fresh = {name: file for name, file in named.items() if name not in known}
+    records = dict(known)
+    with progress("Computing checksums", sum(file.stat().st_size for file in fresh.values())) as advance:
+        for name, file in fresh.items():
+            records[name] = record_of(file)
+            advance(records[name].bytes)
+    manifest = replace(manifest, files={name: records[name] for name in named})
     manifest.save(folder)
     clear(folder)
 
