@@ -59,6 +59,11 @@ class DensePart:
         self._require_model(matcher, f"{self.path / 'model'}")
         return matcher
 
+    @property
+    def loaded(self) -> Any:
+        """The model if it is in memory already, else None."""
+        return self.__dict__.get("matcher", self._given)
+
     def _require_model(self, matcher: Any, name: str) -> None:
         if model_digest(matcher) != self.facts.model:
             problem = f"{name} is not the one that {self.path} was built with, or is damaged"
