@@ -74,9 +74,8 @@ def test_the_python_of_the_search_page_runs(
     model.save_pretrained(tmp_path / "runs" / "mine" / "student")
     data = tmp_path / "my" / "beir" / "folder"
     data.mkdir(parents=True)
-    (data / "corpus.jsonl").write_text(
-        '{"_id": "d1", "text": "copy a file", "lang": "en"}\n{"_id": "d2", "text": "sort"}\n'
-    )
+    lines = ['{"_id": "d1", "text": "copy a file", "lang": "en"}', '{"_id": "d2", "text": "sort"}']
+    (data / "corpus.jsonl").write_text("\n".join(lines) + "\n")
     (data / "queries.jsonl").write_text('{"_id": "q1", "text": "copy"}\n')
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
