@@ -49,12 +49,10 @@ def finish(*arguments: object) -> tuple[Done, float]:
     return done, time.monotonic() - began
 
 
-def kill_and_finish(
-    *arguments: object, within: float, chance: random.Random, kills: int = 1, after: float = 0.0
-) -> int:
+def kill_and_finish(*arguments: object, within: float, chance: random.Random, kills: int = 1) -> int:
     """Kill a verb at random moments of its first `within` seconds, then run it to its end.
 
-    Returns how many kills hit a running process. The first `after` seconds, when a process only imports, are spared.
+    Returns how many kills hit a running process.
     """
     hits = 0
     for _ in range(kills):
@@ -66,7 +64,7 @@ def kill_and_finish(
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        time.sleep(chance.uniform(after, within))
+        time.sleep(chance.uniform(0, within))
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             hits += 1
