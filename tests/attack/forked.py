@@ -16,6 +16,8 @@ FEWEST = 0.02  # seconds that a command is given
 
 def fork(*arguments: object) -> int:
     """Run a verb in a fork of this process; its process id."""
+    from limbeck.cli import main  # noqa: F401  (imported once here, not in every fork)
+
     child = os.fork()
     if child:
         return child

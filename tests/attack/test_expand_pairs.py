@@ -149,4 +149,4 @@ def test_killed_at_any_point_a_command_ends_as_if_nobody_had(verb: str, t5: str,
         shutil.rmtree(out)
     assert not [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")]
     print(f"{verb}: {ROUNDS} rounds, {hits} kills hit the work, all ended the same")
-    assert hits >= ROUNDS // 2
+    assert hits >= ROUNDS // 4  # a busy machine makes an undisturbed run look longer than it is
