@@ -58,7 +58,8 @@ def _beside(path: Path) -> Path:
 
 
 def _old(path: Path) -> Path:
-    return path.parent / f".{path.name}.old"
+    """Where a directory waits while another takes its place; no user calls a folder of theirs this."""
+    return path.parent / f".{path.name}.limbeck-replaced"
 
 
 def fsync_directory(path: Path) -> None:
@@ -114,7 +115,7 @@ def directory_atomically(path: str | Path) -> Iterator[Path]:
     """A fresh directory that takes the place of `path` only if the block succeeds.
 
     An older directory at `path` is replaced as a whole; a crash between the two renames leaves the old one
-    under a `.old` name, and `recover_directory` (or the next write to `path`) puts it back.
+    under another name, and `put_back_directory` (or the next write to `path`) puts it back.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
@@ -225,8 +226,24 @@ def _is_abandoned(remains: Path) -> bool:
         os.close(handle)
 
 
+def _remains(target: Path) -> list[Path]:
+    """What writers to `target`, dead or alive, have beside it."""
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
+    return [entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name)]
+
+
+def put_back_directory(path: str | Path) -> None:
+    """For readers: a directory that a crash left under another name comes back. Nothing is ever deleted."""
+    target = Path(os.path.realpath(path))
+    if target.exists() or not _old(target).exists():
+        return
+    with naming_disk_errors(Path(path), target.parent):
+        if all(map(_is_abandoned, _remains(target))):  # else a living writer may be between its two renames
+            _put_back(target)
+
+
 def recover_directory(path: str | Path) -> None:
-    """Finish what a crash left: an old directory comes back, and the remains of dead writers to `path` go.
+    """For writers: finish what a crash left. An old directory comes back, the remains of dead writers to `path` go.
 
     It also clears what `write_atomically` left beside a file. What a living process is writing is not touched.
     """
@@ -235,8 +252,7 @@ def recover_directory(path: str | Path) -> None:
     if not target.parent.is_dir():
         return
     with naming_disk_errors(path, target.parent):
-        ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
-        remains = [entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name)]
+        remains = _remains(target)
         abandoned = [entry for entry in remains if _is_abandoned(entry)]
         if abandoned == remains:  # else a living writer may be between its two renames
             _put_back(target)

@@ -23,6 +23,7 @@ from limbeck.files import (
     digest,
     directory_atomically,
     naming_disk_errors,
+    put_back_directory,
     read_json,
     recover_directory,
     refuse_overwriting,
@@ -304,7 +305,7 @@ def test_recovery_leaves_what_the_living_are_writing(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a", "a.b", "c"]
 
 
-def test_recovery_by_a_reader_does_not_disturb_a_writer_between_its_two_renames(
+def test_recovery_does_not_disturb_a_writer_between_its_two_renames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_directory(tmp_path / "model", "old")
@@ -312,13 +313,34 @@ def test_recovery_by_a_reader_does_not_disturb_a_writer_between_its_two_renames(
 
     def read_in_between(source: Path, target: Path) -> None:
         rename(source, target)
-        if Path(target).name == ".model.old":
+        if Path(target).name == ".model.limbeck-replaced":
+            put_back_directory(tmp_path / "model")
             recover_directory(tmp_path / "model")
 
     monkeypatch.setattr(os, "replace", read_in_between)
     write_directory(tmp_path / "model", "new")
     assert names(tmp_path) == ["model"]
     assert (tmp_path / "model" / "weights").read_text() == "new"
+
+
+def test_a_reader_brings_the_old_directory_back_and_deletes_nothing(tmp_path: Path) -> None:
+    write_directory(tmp_path / "model", "old")
+    killed_in(BETWEEN_THE_RENAMES, tmp_path)
+    left = {name for name in names(tmp_path) if name.endswith(".partial")}
+    put_back_directory(tmp_path / "model")
+    assert set(names(tmp_path)) == {"model"} | left
+    assert (tmp_path / "model" / "weights").read_text() == "old"
+    put_back_directory(tmp_path / "model")
+    assert set(names(tmp_path)) == {"model"} | left
+
+
+def test_no_read_or_write_touches_a_folder_of_the_users_that_ends_in_old(tmp_path: Path) -> None:
+    (tmp_path / ".model.old").mkdir()
+    (tmp_path / ".model.old" / "mine").write_text("x")
+    put_back_directory(tmp_path / "model")
+    write_directory(tmp_path / "model", "new")
+    recover_directory(tmp_path / "model")
+    assert names(tmp_path) == [".model.old", "model"] and names(tmp_path / ".model.old") == ["mine"]
 
 
 def test_recovery_takes_the_name_literally(tmp_path: Path) -> None:

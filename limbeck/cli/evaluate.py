@@ -34,6 +34,9 @@ def register(app: typer.Typer) -> None:
         alpha: float = typer.Option(None, help="Of a hybrid search: the weight of the sparse scores."),
         split: str = typer.Option("test"),
         against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
+        against_mode: str = typer.Option(None, help="How the second index is searched, if not by --mode."),
+        against_fusion: str = typer.Option(None, help="Likewise for --fusion."),
+        against_alpha: float = typer.Option(None, help="Likewise for --alpha."),
         candidates: str = typer.Option(
             None, help="To re-rank: bm25 (the default), given, a TREC run. To search with a ColBERT's ANN: tokens."
         ),
@@ -63,6 +66,7 @@ def register(app: typer.Typer) -> None:
         request = Request(
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
             [gate.measure for gate in gates], mode, fusion, alpha, _lengths(lengths), head,
+            against_mode, against_fusion, against_alpha,
         )  # fmt: skip
         refuse_overwriting(run, model, data, against, candidates)
         with reporting(reporter()):

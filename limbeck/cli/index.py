@@ -32,8 +32,10 @@ def register(app: typer.Typer) -> None:
         no_dense: bool = typer.Option(False, "--no-dense", help="BM25 alone; leave MODEL out."),
         no_sparse: bool = typer.Option(False, "--no-sparse", help="Vectors alone."),
         store: str = typer.Option(
-            None, help="Keep encodings in this folder for later; or vectors in milvus://HOST:PORT/COLLECTION."
+            None,
+            help="Keep encodings in this folder; or vectors in milvus[+https]://HOST:PORT/COLLECTION.",
         ),
+        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
         expansions: Path = typer.Option(None, help="What `limbeck expand` wrote, for BM25 to count too."),
         add: str = typer.Option(None, "--add", help="Add the passages of a file or data set; same ids are replaced."),
         delete: Path = typer.Option(None, "--delete", help="Delete the passages named in this file, an id a line."),
@@ -48,7 +50,10 @@ def register(app: typer.Typer) -> None:
         from limbeck.progress import reporting, say
         from limbeck.search.build import build_index
         from limbeck.search.index import SearchIndex
+        from limbeck.search.milvus_address import is_milvus, trust
 
+        for place in filter(None, [milvus, store if is_milvus(store) else None]):
+            trust(place)
         changes = bool(add or delete or compact or verify)
         if no_dense and data is None:
             model, data = None, model
@@ -91,14 +96,12 @@ def _change(
 ) -> None:
     from limbeck.data.passages import iterate_ids, load_passages
     from limbeck.search.build import load_encoder
-    from limbeck.search.changes import add_passages, compact_index, delete_passages
+    from limbeck.search.changes import change_index, compact_index
 
-    new = load_passages(add) if add is not None else None  # a mistake there is told before anything is deleted
     encoder = load_encoder(model) if model is not None else None
-    if delete is not None:
-        delete_passages(out, iterate_ids(delete))
-    if new is not None:
-        add_passages(out, new, encoder, store)
+    if delete is not None or add is not None:
+        unwanted = iterate_ids(delete) if delete is not None else ()
+        change_index(out, load_passages(add) if add is not None else None, unwanted, encoder, store)
     if compact:
         compact_index(out, seed)
 

@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
         timings: bool = typer.Option(
             False, "--timings", help="Time every stage of single queries; bytes of all parts."
         ),
+        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Search an index: passages with their scores, and which of dense and sparse found them."""
@@ -45,7 +46,10 @@ def register(app: typer.Typer) -> None:
         from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting
         from limbeck.search.index import SearchIndex
+        from limbeck.search.milvus_address import trust
 
+        if milvus is not None:
+            trust(milvus)
         options: dict[str, Any] = {"mode": mode, "fusion": fusion, "alpha": alpha, "where": where}
         if queries is None and (run is not None or timings):
             raise LimbeckError("there are no queries to search for; name a file of them with --queries")

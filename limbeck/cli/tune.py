@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from limbeck.evaluation.tune import Tuning
+    from limbeck.evaluation.tune_index import TunedIndex
 
 BAR = 24  # characters of the longest bar
 
@@ -27,6 +28,10 @@ def register(app: typer.Typer) -> None:
             "auto", help="Comma-separated weights to try, or auto: a grid, refined at its best."
         ),
         limit: int = typer.Option(6000, min=2, help="Tune on so many queries at most, drawn at random."),
+        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
+        write: bool = typer.Option(
+            None, "--write/--no-write", help="Always or never; by default if alpha beats reciprocal rank fusion."
+        ),
         out: Path = typer.Option(None, "--out", help="Also write the curve as an HTML page."),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
@@ -37,20 +42,37 @@ def register(app: typer.Typer) -> None:
         from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting
         from limbeck.report.fusion import finding, fusion_report
+        from limbeck.search.milvus_address import trust
 
+        if milvus is not None:
+            trust(milvus)
         refuse_overwriting(out, index, data)
         with reporting(reporter()):
-            found = tune_index(index, data, split, measure, _numbers(alphas), limit)
+            found = tune_index(index, data, split, measure, _numbers(alphas), limit, write)
         page = fusion_report(found.tuning, str(index), found.data, found.split, out) if out is not None else None
         if as_json:
-            facts = {"index": str(index), "split": found.split, **found.tuning.as_json()}
+            facts = {"index": str(index), "split": found.split, "written": found.written, **found.tuning.as_json()}
             print(json.dumps({**facts, "report": str(page) if page else None}, indent=2))
             return
         console.print(_curve(found.tuning))
         console.print(f"\n{finding(found.tuning)}", highlight=False, markup=False)
-        console.print(f"{index} now has alpha {found.tuning.alpha:g}.", highlight=False, markup=False)
+        console.print(_consequence(index, found), highlight=False, markup=False)
         if page:
             console.print(f"report  {page}", highlight=False, markup=False)
+
+
+def _consequence(index: Path, found: TunedIndex) -> str:
+    """What the index does from now on, and why."""
+    tuning = found.tuning
+    kept = "reciprocal rank fusion" if found.before is None else f"alpha {found.before:g}"
+    doubt = f"{tuning.queries:,} queries do not show that alpha {tuning.alpha:g} is better than reciprocal rank fusion"
+    if found.written:
+        now = f"{index} now has alpha {tuning.alpha:g} instead of {kept}"
+        return f"{now} ({tuning.queries:,} queries)." if tuning.beats_rrf else f"{now}, though {doubt}."
+    if tuning.beats_rrf:
+        return f"{index} keeps {kept}."
+    remedy = f"--write puts it into the index all the same, `limbeck search --alpha {tuning.alpha:g}` tries it"
+    return f"{index} keeps {kept}: {doubt}; {remedy}."
 
 
 def _numbers(text: str) -> list[float] | None:
@@ -69,6 +91,7 @@ def _curve(found: Tuning) -> Table:
 
     rows = [("dense alone", found.dense), *((f"{alpha:g}", value) for alpha, value in found.curve)]
     rows += [("sparse alone", found.sparse), ("reciprocal ranks", found.rrf)]
+    rows.append(("hybrid, cross-fitted", found.comparison.system))  # what the sentence below compares
     low, high = min(value for _, value in rows), max(value for _, value in rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("alpha", no_wrap=True)

@@ -9,6 +9,7 @@ from limbeck.data.lines import bare_stem, plain_or_gz, require
 from limbeck.data.tables import JsonLines, read_texts
 from limbeck.data.texts import Texts
 from limbeck.data.trec import read_qrels
+from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
 
 _LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv"
@@ -24,6 +25,7 @@ def load_beir(folder: str | Path) -> RankingData:
     folder = Path(folder)
     if not folder.is_dir():
         raise bad_input(folder, "no such folder", _LAYOUT)
+    require_unchanged(folder)
     corpus = read_texts(require(folder / "corpus.jsonl", _LAYOUT), JsonLines("document", may_be_empty=True))
     queries = read_texts(require(folder / "queries.jsonl", _LAYOUT), JsonLines("query"))
     return RankingData(folder.resolve().name, corpus, queries, _qrels(folder / "qrels", queries, corpus))

@@ -16,6 +16,7 @@ from limbeck.data.dataset import Label, Pair, PairData
 from limbeck.data.fields import finite, type_name
 from limbeck.data.lines import bare_stem, bare_suffix
 from limbeck.data.records import SUFFIXES, Record, read_records
+from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
 
 SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "test": "test"}
@@ -48,6 +49,7 @@ def load_pairs(source: str | Path) -> PairData:
     A single file is the split that its name says, and otherwise `train`.
     """
     source = Path(source)
+    require_unchanged(source)
     files = split_files(source) if source.is_dir() else {SPLITS.get(bare_stem(source), "train"): source}
     if not files:
         remedy = f"a pair folder holds train, dev or test as {', '.join(SUFFIXES)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -23,7 +23,8 @@ from limbeck.data.lines import bare_suffix, json_lines, lines, plain_or_gz
 from limbeck.data.records import read_records
 from limbeck.data.tables import JsonLines, TabSeparated, read_texts
 from limbeck.data.texts import Texts, batches_of
-from limbeck.errors import bad_input
+from limbeck.data.written import require_unchanged
+from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest_of
 
 _OWN = frozenset({"_id", "title", "text"})
@@ -40,6 +41,27 @@ class Passages:
     corpus: Texts
     fields: pa.Table | None = None
     queries: Texts | None = None
+
+    @classmethod
+    def of(cls, passages: Mapping[str, str] | Iterable[Mapping[str, Any]], name: str = "passages") -> Passages:
+        """Passages in memory: texts by id, or records as the lines of `corpus.jsonl` have them.
+
+        >>> Passages.of({"n1": "Use shutil.copy2."}).corpus["n1"]
+        'Use shutil.copy2.'
+        >>> Passages.of([{"_id": "n1", "title": "Copy", "text": "Use shutil.", "year": 2023}]).fields.to_pylist()
+        [{'year': 2023}]
+        """
+        if isinstance(passages, Mapping):
+            passages = [{"_id": key, "text": text} for key, text in passages.items()]
+        records = list(passages)
+        for number, record in enumerate(records, 1):
+            texts = [record.get(key, "") for key in ("_id", "title", "text")] if isinstance(record, Mapping) else [None]
+            if not all(isinstance(text, str) for text in texts) or not texts[0]:
+                problem = f"passage {number} has no `_id`, or its `_id`, `title` or `text` is not a string"
+                raise LimbeckError(f'{problem}; give {{"_id": ..., "text": ...}} records, or texts by id')
+        rows = ((record["_id"], record.get("title", ""), record.get("text", "")) for record in records)
+        blocks = [(len(records), _columns([_flat(dict(record)) for record in records]))]
+        return cls(name, Texts.build(rows), join_fields(blocks))
 
     @property
     def content_digest(self) -> str:
@@ -61,6 +83,8 @@ def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
     from limbeck.data import load
 
     path = Path(source).expanduser()
+    if path.is_file():
+        require_unchanged(path)
     if path.is_file() and bare_suffix(path) == ".tsv":
         return Passages(path.name, read_texts(path, TabSeparated("document", may_be_empty=True)))
     if path.is_file() and bare_suffix(path) == ".jsonl":

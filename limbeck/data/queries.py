@@ -7,6 +7,7 @@ from pathlib import Path
 from limbeck.data.lines import bare_suffix, require
 from limbeck.data.tables import JsonLines, TabSeparated, read_texts
 from limbeck.data.texts import Texts
+from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
 
 _FORMS = "give .jsonl lines with _id and text, or .tsv lines with an id and a text"
@@ -15,6 +16,7 @@ _FORMS = "give .jsonl lines with _id and text, or .tsv lines with an id and a te
 def read_queries(path: str | Path) -> Texts:
     """A file of queries: jsonl as in a BEIR folder, or tsv as in MS MARCO; gzipped or not."""
     file = require(Path(path), _FORMS)
+    require_unchanged(file)
     if bare_suffix(file) == ".jsonl":
         return read_texts(file, JsonLines("query"))
     if bare_suffix(file) == ".tsv":

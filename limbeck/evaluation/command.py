@@ -60,6 +60,17 @@ class Request:
     # Of the model alone, not of the one that it is held against: tokens that it reads of each text, and who computes.
     lengths: tuple[int, int] | None = None
     head: str | None = None
+    # Of searching the index that it is held against; without any of them, as the three of its own.
+    against_mode: str | None = None
+    against_fusion: str | None = None
+    against_alpha: float | None = None
+
+    def searching(self, rival: bool = False) -> dict[str, Any]:
+        """How an index is searched: the model's, or the one that it is held against."""
+        theirs = (self.against_mode, self.against_fusion, self.against_alpha)
+        own = (self.mode, self.fusion, self.alpha)
+        chosen = theirs if rival and any(value is not None for value in theirs) else own
+        return dict(zip(("mode", "fusion", "alpha"), chosen, strict=True))
 
     @property
     def reranks(self) -> bool:
@@ -131,10 +142,23 @@ def run_evaluation(request: Request) -> Evaluation:
         if getattr(request, option) is not None and not indexes:
             problem = f"{request.model}: is no index, which alone has --{option}"
             raise LimbeckError(f"{problem}; make one with `limbeck index`")
+    _refuse_the_same_search(request)
     if request.task == "rerank" and indexes:
         raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
     _refuse_contradictions(request, indexes)
     return _evaluate_ranking(request, data)
+
+
+def _refuse_the_same_search(request: Request) -> None:
+    """Two searches of one index have to differ; options of the second want an index to compare with."""
+    rival = request.against is not None and is_an_index(request.against)
+    for option in ("against_mode", "against_fusion", "against_alpha"):
+        if getattr(request, option) is not None and not rival:
+            raise LimbeckError(f"--{option.replace('_', '-')}: requires an index to compare with; add --against INDEX")
+    same = rival and Path(str(request.against)).resolve() == Path(request.model).resolve()
+    if same and request.searching() == request.searching(rival=True):
+        remedy = "add --against-mode, --against-fusion or --against-alpha"
+        raise LimbeckError(f"--against {request.against}: is searched in the same way as {request.model}; {remedy}")
 
 
 def _refuse_contradictions(request: Request, indexes: Sequence[str]) -> None:
@@ -253,7 +277,7 @@ class _Ranker:
         if name == "bm25":
             return bm25_candidates(self.data, self.query_ids, self.request.depth), "retrieve"
         if is_an_index(name):
-            return self._searched(self.index(name)), "retrieve"
+            return self._searched(self.index(name), rival), "retrieve"
         if is_a_run(name):
             return read_run(name), "run file"
         matcher = self.matcher(name, rival)
@@ -274,12 +298,12 @@ class _Ranker:
             self.indexes[name] = SearchIndex.open(name)
         return self.indexes[name]
 
-    def _searched(self, index: SearchIndex) -> Candidates:
+    def _searched(self, index: SearchIndex, rival: bool) -> Candidates:
         judged = list({key for query in self.query_ids for key in self.data.judgements(self.request.split)[query]})
         if judged and (index.collection.find(judged) < 0).all():
             problem = f"has none of the {len(judged):,} documents that {self.data.name} judges ({judged[0]!r}, say)"
             raise LimbeckError(f"{index.path}: {problem}; give the data that the index was built from")
-        how = {name: getattr(self.request, name) for name in ("mode", "fusion", "alpha")}
+        how = self.request.searching(rival)
         index.check(**how)
         return index.run(self.data.queries, self.request.depth, self.query_ids, **how)
 

@@ -22,6 +22,7 @@ from limbeck.search.hybrid import List, fuse, reciprocal_rank_fusion, require_al
 
 DEPTH = 1000  # documents of each list, as in the paper
 FOLDS = 5
+LUCK = 0.05  # the p value below which a difference counts
 _DECADES = 2  # to both sides of the ratio of the scales
 _STEPS = 5  # between two neighbours of the grid, when it is refined
 
@@ -48,6 +49,7 @@ class Tuning:
     sparse: float
     rrf: float  # reciprocal rank fusion, which has nothing to tune
     comparison: Comparison  # of the hybrid, cross-fitted, with the better part alone
+    against_rrf: Comparison  # of the same with reciprocal rank fusion, which an index has until it is tuned
 
     @property
     def value(self) -> float:
@@ -58,8 +60,12 @@ class Tuning:
     def better_part(self) -> str:
         return "dense" if self.dense >= self.sparse else "sparse"
 
+    @property
+    def beats_rrf(self) -> bool:
+        """Whether the queries show that a tuned weight is better than what an index has without one."""
+        return self.against_rrf.low > 0 and self.against_rrf.p_values["randomisation"] < LUCK
+
     def as_json(self) -> dict[str, Any]:
-        test = self.comparison
         return {
             "measure": self.measure,
             "queries": self.queries,
@@ -69,16 +75,21 @@ class Tuning:
             "sparse": self.sparse,
             "rrf": self.rrf,
             "curve": [point._asdict() for point in self.curve],
-            "comparison": {
-                "against": self.better_part,
-                "cross_fitted": test.system,
-                "difference": test.difference,
-                "low": test.low,
-                "high": test.high,
-                "p": test.p_values,
-                "record": test.record,
-            },
+            "comparison": _test_json(self.better_part, self.comparison),
+            "comparison_with_rrf": _test_json("rrf", self.against_rrf),
         }
+
+
+def _test_json(against: str, test: Comparison) -> dict[str, Any]:
+    return {
+        "against": against,
+        "cross_fitted": test.system,
+        "difference": test.difference,
+        "low": test.low,
+        "high": test.high,
+        "p": test.p_values,
+        "record": test.record,
+    }
 
 
 def tune_alpha(
@@ -86,8 +97,8 @@ def tune_alpha(
 ) -> Tuning:
     """Try alphas on the lists of judged queries; those given, or a grid of our own.
 
-    The value at the chosen alpha flatters it, having chosen it. So the comparison with the better part is cross-fitted:
-    each query counts with the alpha that is best for the other folds' queries.
+    The value at the chosen alpha flatters it, having chosen it. So the comparisons, with the better part and with
+    reciprocal rank fusion, are cross-fitted: each query counts with the alpha that is best for the other folds'.
     """
     if len(lists) < 2:
         raise LimbeckError(f"{len(lists)} query is too few to tune alpha on; use at least 2, better hundreds")
@@ -108,7 +119,7 @@ def tune_alpha(
 def _tuning(sweep: _Sweep, results: dict[float, RankingResult]) -> Tuning:
     tried, name = sorted(results), sweep.measure
     table = _table(results, name)  # [alphas, queries]
-    dense, sparse = sweep.part(0), sweep.part(1)
+    dense, sparse, rrf = sweep.part(0), sweep.part(1), sweep.rrf()
     hybrid = replace(dense, per_query={name: cross_fitted(tried, table)})
     curve = tuple(FusionPoint(alpha, float(mean)) for alpha, mean in zip(tried, table.mean(axis=1), strict=True))
     return Tuning(
@@ -118,8 +129,9 @@ def _tuning(sweep: _Sweep, results: dict[float, RankingResult]) -> Tuning:
         _best(tried, table),
         dense[name],
         sparse[name],
-        sweep.rrf()[name],
+        rrf[name],
         compare_rankings(hybrid, dense if dense[name] >= sparse[name] else sparse, name),
+        compare_rankings(hybrid, rrf, name),
     )
 
 

@@ -22,11 +22,13 @@ _QUERIES = 64  # searched between two signs of progress
 
 @dataclass(frozen=True)
 class TunedIndex:
-    """What was found, and on which queries."""
+    """What was found, and on which queries; the alpha that the index had before, and whether it has the new one."""
 
     tuning: Tuning
     data: str
     split: str
+    before: float | None = None
+    written: bool = True
 
 
 def tune_index(
@@ -36,8 +38,13 @@ def tune_index(
     measure: str = "ndcg@10",
     alphas: Sequence[float] | None = None,
     limit: int = LIMIT,
+    write: bool | None = None,
 ) -> TunedIndex:
-    """Find alpha on the judged queries of a split, and write it into the index."""
+    """Find alpha on the judged queries of a split, and write it into the index.
+
+    Without `write` it is written only if the queries show that it beats reciprocal rank fusion: a few queries can make
+    some alpha look best, and the index would be worse off with it than without.
+    """
     measure = canonical_name(measure)  # a mistake is told before the work is done
     for alpha in alphas or ():
         require_alpha(alpha)
@@ -52,8 +59,10 @@ def tune_index(
     index = SearchIndex.open(path)
     _require_documents(index, path, qrels, source)
     tuning = tune_alpha(_lists(index, data, list(qrels)), qrels, index.collection.find, measure, alphas)
-    SearchIndex.set_alpha(path, tuning.alpha)
-    return TunedIndex(tuning, data.name, split)
+    written = tuning.beats_rrf if write is None else write
+    if written:
+        SearchIndex.set_alpha(path, tuning.alpha)
+    return TunedIndex(tuning, data.name, split, index.manifest.alpha, written)
 
 
 def held_out(data: RankingData, split: str | None) -> str:

@@ -26,7 +26,7 @@ Features = dict[str, Any]  # what a tokeniser makes of some texts, and a model r
 PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
 STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
 MOST_BORDERS = 128
-BLOCK = 512  # texts that are sorted together for inference, between two signs of progress
+BLOCK = 512  # texts that are sorted together for inference
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,15 @@ def inferred(
     with progress(label, len(texts)) as advance:
         for start in range(0, len(texts), BLOCK):
             block = list(texts[start : start + BLOCK])
+
+            def told(chunk: Features) -> Tensor:
+                rows = run(chunk)
+                advance(len(rows))
+                return rows
+
             with torch.inference_mode():
-                found = run_chunks(on_device(prepare(block), device), run)
+                found = run_chunks(on_device(prepare(block), device), told)
             yield found.float().cpu()
-            advance(len(block))
 
 
 def texts_of_chunks(chunks: Chunks) -> list[list[int]]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.files import recover_directory
+from limbeck.files import put_back_directory
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.colbert import ColBERT
 from limbeck.matchers.cross_encoder import CrossEncoder
@@ -37,7 +37,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> M
     With `bf16` its transformer computes in bfloat16.
     """
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
-        recover_directory(Path(str(name)).expanduser())
+        put_back_directory(Path(str(name)).expanduser())
     folder = model_folder(local_folder(name, revision))  # a run directory stands for its student
     matcher = _kind(folder).from_pretrained(folder)
     return use_bf16(matcher) if bf16 else matcher

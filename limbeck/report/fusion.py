@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.tune import FOLDS, Tuning
 from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
 from limbeck.report.html import Report
@@ -19,12 +20,20 @@ def fusion_report(found: Tuning, index: str, data: str, split: str, path: Path) 
 
 
 def finding(found: Tuning) -> str:
-    """The result in one sentence."""
-    test = found.comparison
-    verb = "beats" if test.low > 0 else "loses to" if test.high < 0 else "cannot be told from"
+    """The result in two sentences, both about the cross-fitted hybrid, which the table shows too."""
+    parts, ranks = found.comparison, found.against_rrf
+    hybrid = f"With alpha = {found.alpha:g} the hybrid, cross-fitted, {_verb(parts)} its {found.better_part} part"
+    first = f"{hybrid}: {measure_title(found.measure)} {_numbers(parts)}"
+    return f"{first} It {_verb(ranks)} reciprocal rank fusion: {_numbers(ranks)}"
+
+
+def _verb(test: Comparison) -> str:
+    return "beats" if test.low > 0 else "loses to" if test.high < 0 else "does not differ significantly from"
+
+
+def _numbers(test: Comparison) -> str:
     return (
-        f"With alpha = {found.alpha:g} the hybrid {verb} its {found.better_part} part: "
-        f"{measure_title(found.measure)} {test.system:.3f} against {test.baseline:.3f}, {signed(test.difference, 3)} "
+        f"{test.system:.3f} against {test.baseline:.3f}, {signed(test.difference, 3)} "
         f"[{signed(test.low, 3)}, {signed(test.high, 3)}], p {p_value(test.p_values['randomisation'])}."
     )
 
@@ -53,9 +62,9 @@ def fusion_curve(found: Tuning) -> Section:
     levels = {"dense alone": found.dense, "sparse alone": found.sparse, "reciprocal rank fusion": found.rrf}
     rows = [Row([f"{point.alpha:g}", point.value]) for point in found.curve]
     rows += [Row([name, level], competes=False) for name, level in levels.items()]
-    blocks: list[Block] = [
-        Table([Column("alpha"), Column(title, ".4f", "high")], rows, "The best alpha is highlighted.")
-    ]
+    rows.append(Row(["hybrid, cross-fitted", found.comparison.system], competes=False))
+    note = "The best alpha is highlighted. It was chosen on these queries, so its value is a little too good."
+    blocks: list[Block] = [Table([Column("alpha"), Column(title, ".4f", "high")], rows, note)]
     if points:
         ends = (points[0][0], points[-1][0])
         series = [Series(name, [(alpha, level) for alpha in ends]) for name, level in levels.items()]

@@ -19,7 +19,7 @@ from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest, directory_atomically
 from limbeck.matchers.encoding_matcher import encodes_apart
-from limbeck.progress import say
+from limbeck.progress import progress, say
 from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
 from limbeck.search.dense_part import model_digest
 from limbeck.search.exact import comparable
@@ -27,7 +27,8 @@ from limbeck.search.expansions import expanded, read_expansions
 from limbeck.search.folder import WORK, finish, new_name, working
 from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
-from limbeck.search.milvus import SCHEME, MilvusIndex, fill_collection, require_milvus_kind, require_own
+from limbeck.search.milvus import MilvusIndex, fill_collection, require_milvus_kind, require_own
+from limbeck.search.milvus_address import is_milvus, trust
 from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_queries
 from limbeck.search.segments import write_segment
 from limbeck.search.sparse import K1, B, bm25_index, require_parameters
@@ -119,7 +120,9 @@ class Builder:
         self, folder: Path, matcher: Any, windows: Windows | None, store: str | Path | None, seed: int = 0
     ) -> None:
         self.folder, self.matcher, self.windows, self.seed = folder, matcher, windows, seed
-        self.milvus = str(store) if str(store or "").startswith(SCHEME) else None
+        self.milvus = str(store) if is_milvus(store) else None
+        if self.milvus is not None:
+            trust(self.milvus)
         self._root = Path(store).expanduser() if store and not self.milvus else folder / WORK / "encodings"
 
     def encode(self, passages: Passages) -> Encoded:
@@ -134,8 +137,12 @@ class Builder:
 
         key = {**self.matcher.identity(), "side": "document"}
         store = EncodingStore.open(store_path(self._root, key), key, self.matcher.dim)
-        encode_with_store(store, texts(), self.matcher.encode_document, total=count)
-        rows = [store.rows(block) for block in _blocks(texts())]
+        encode_with_store(store, texts(), self.matcher.encode_document, total=count, label="Encoding documents")
+        rows = []
+        with progress("Finding encodings", count) as advance:
+            for block in _blocks(texts()):
+                rows.append(store.rows(block))
+                advance(len(block))
         short = None if table is None else table.astype(np.int32)
         return Encoded(store, np.concatenate(rows), self.matcher.interaction.name, short)
 

@@ -8,8 +8,8 @@ all; an exact index is then what a fresh build would be. An index of 8 bits keep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from limbeck.data.passages import Passages, join_fields, load_passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically, write_atomically
+from limbeck.progress import say
 from limbeck.search.build import Builder
 from limbeck.search.dense import DenseIndex, emptied, fill
 from limbeck.search.folder import finish, new_name, working
 from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment
 from limbeck.search.milvus import remove_keys
+from limbeck.search.milvus_address import is_milvus, require_trusted, trust
 from limbeck.search.recall import choose_effort, exact_top, sample_queries
 from limbeck.search.segmented import Chosen
 from limbeck.search.segments import OpenSegment, open_collection, write_segment
@@ -38,47 +40,111 @@ def add_passages(
     path: str | Path, source: str | Path | Passages, model: Any = None, store: str | Path | None = None
 ) -> int:
     """Add passages; one whose id is there already takes its place. Returns how many took the place of others."""
-    passages = source if isinstance(source, Passages) else load_passages(source)
-    index = SearchIndex.open(path, model)
-    with working(index.path, "additions") as folder:
-        index = SearchIndex.open(folder, model)
-        manifest, collection = index.manifest, index.collection
-        facts, vectors, first_key = manifest.dense, None, 0
-        builder = Builder(folder, None, _windows(facts), store)
-        if facts is not None:
-            builder.matcher = index.dense.matcher
-            vectors = builder.encode(passages)
-            facts = replace(facts, kind=facts.kind if facts.store else "flat")
-            first_key = _next_key(collection.segments)
-        segment, _ = builder.segment(passages, vectors, facts, first_key)
-        replaced = collection.find(list(passages.corpus))
-        alive = np.append(collection.alive, np.ones(len(passages.corpus), dtype=bool))
-        alive[replaced[replaced >= 0]] = False
-        manifest = replace(manifest, segments=(*manifest.segments, segment), content="")
-        _change(index, manifest, alive, passages.corpus)
-        _forget(manifest.dense, collection.segments, alive)
-    return int(np.count_nonzero(replaced >= 0))
+    return change_index(path, source, (), model, store).replaced
 
 
 def delete_passages(path: str | Path, ids: Iterable[str]) -> int:
-    """Delete passages by id; returns how many these were. An id that the index does not have is refused."""
-    wanted = list(dict.fromkeys(ids))
-    index = SearchIndex.open(path)
-    with working(index.path, "deletions") as folder:
-        index = SearchIndex.open(folder)
-        rows = index.collection.find(wanted)
-        if (rows < 0).any():
-            unknown = wanted[int(np.argmin(rows))]
-            more = f" (and {int((rows < 0).sum()) - 1:,} more)" if (rows < 0).sum() > 1 else ""
-            raise LimbeckError(f"{path}: has no passage {unknown!r}{more}; name passages that are there")
+    """Delete passages by id; returns how many these were. An id that the index does not have is named in a note."""
+    return change_index(path, None, ids).deleted
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a change did: passages added, how many of them took the place of others, and passages deleted."""
+
+    added: int = 0
+    replaced: int = 0
+    deleted: int = 0
+
+
+def change_index(
+    path: str | Path,
+    add: str | Path | Passages | None = None,
+    delete: Iterable[str] = (),
+    model: Any = None,
+    store: str | Path | None = None,
+) -> Changed:
+    """Delete passages by id and add others, as one step: after a kill all of it is done, or nothing.
+
+    The same change can be made again: an id that is gone already is named in a note, and passages that are there
+    already, word for word, are not added a second time. An id that is deleted and added is replaced.
+    """
+    passages = load_passages(add) if isinstance(add, str | Path) else add
+    unwanted = [key for key in dict.fromkeys(delete) if passages is None or key not in passages.corpus]
+    if is_milvus(store):
+        trust(str(store))
+    index = SearchIndex.open(path, model)
+    with working(index.path, "changes") as folder:
+        index = SearchIndex.open(folder, model)
+        facts = index.manifest.dense
+        if facts is not None and facts.store is not None:
+            require_trusted(facts.store, str(index.path))
+        gone = _named(index, unwanted)
+        if passages is not None and not _has(index, passages):
+            replaced = _added(index, passages, gone, store)
+            return Changed(len(passages.corpus), replaced, len(gone))
         alive = index.collection.alive.copy()
-        alive[rows] = False
+        alive[gone] = False
         if not alive.any():
             raise LimbeckError(f"{path}: nothing would be left; remove the folder instead")
-        if len(rows):
+        if len(gone):
             _change(index, replace(index.manifest, content=""), alive)
             _forget(index.manifest.dense, index.collection.segments, alive)
-    return len(wanted)
+    return Changed(deleted=len(gone))
+
+
+def _named(index: SearchIndex, ids: Sequence[str]) -> np.ndarray:
+    """The rows of the passages to delete. A killed command may have deleted some of them: others are only noted."""
+    rows = index.collection.find(ids)
+    unknown = int((rows < 0).sum())
+    if unknown:
+        more = f" and {unknown - 1:,} more" if unknown > 1 else ""
+        say(f"{index.path}: has no passage {ids[int(np.argmin(rows))]!r}{more}; there was nothing to delete for that")
+    return rows[rows >= 0]
+
+
+def _has(index: SearchIndex, passages: Passages) -> bool:
+    """Whether an earlier run of the same command has added these passages already: same ids, texts and fields."""
+    rows = index.collection.find(list(passages.corpus))
+    facts = index.manifest.sparse
+    if (rows < 0).any() or (facts is not None and facts.expansions is not None):
+        return False
+    records = zip(passages.corpus.records(), _fields(passages), strict=True)
+    return all(
+        index.collection.record_at(row) == record and index.collection.fields_at(row) == fields
+        for row, (record, fields) in zip(rows.tolist(), records, strict=True)
+    )
+
+
+def _fields(passages: Passages) -> Iterator[dict[str, Any]]:
+    """The fields that each passage has, a block in memory at a time."""
+    if passages.fields is None:
+        yield from ({} for _ in range(len(passages.corpus)))
+        return
+    for batch in passages.fields.to_batches(max_chunksize=1024):
+        for row in batch.to_pylist():
+            yield {name: value for name, value in row.items() if value is not None}
+
+
+def _added(index: SearchIndex, passages: Passages, gone: np.ndarray, store: str | Path | None) -> int:
+    """Write a segment for new passages, and the index with them and without `gone` rows; how many were replaced."""
+    manifest, collection = index.manifest, index.collection
+    facts, vectors, first_key = manifest.dense, None, 0
+    builder = Builder(index.path, None, _windows(facts), store)
+    if facts is not None:
+        builder.matcher = index.dense.matcher
+        vectors = builder.encode(passages)
+        facts = replace(facts, kind=facts.kind if facts.store else "flat")
+        first_key = _next_key(collection.segments)
+    segment, _ = builder.segment(passages, vectors, facts, first_key)
+    alive = np.append(collection.alive, np.ones(len(passages.corpus), dtype=bool))
+    rows = collection.find(list(passages.corpus))
+    replaced = rows[rows >= 0]
+    alive[gone], alive[replaced] = False, False
+    manifest = replace(manifest, segments=(*manifest.segments, segment), content="")
+    _change(index, manifest, alive, passages.corpus)
+    _forget(manifest.dense, collection.segments, alive)
+    return len(replaced)
 
 
 def compact_index(path: str | Path, seed: int = 0) -> None:
@@ -143,7 +209,7 @@ def _forget(facts: DenseFacts | None, segments: Sequence[OpenSegment], alive: np
     for part in segments:
         assert part.keys is not None
         owners = np.arange(len(part.texts)) if part.windows is None else part.windows[:, 0]
-        remove_keys(facts.store, np.asarray(part.keys)[~alive[start + owners]])
+        remove_keys(facts.store, np.asarray(part.keys)[~alive[start + owners]], str(facts.owner))
         start += len(part.texts)
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
+from limbeck.progress import track
+
 _PAIRS = 2**22  # weighted at a time
 
 
@@ -28,7 +30,7 @@ class Counts:
         norm = k1 * (1 - b + b * self.lengths / max(self.lengths.mean(), 1e-9))
         words = np.repeat(np.arange(len(having), dtype=np.int32), having)
         found = np.empty(len(self.rows), dtype=np.float32)
-        for start in range(0, len(found), _PAIRS):
+        for start in track(range(0, len(found), _PAIRS), "Weighting words"):
             some = slice(start, start + _PAIRS)
             times = self.times[some].astype(np.float64)
             found[some] = idf[words[some]] * times / (times + norm[self.rows[some]])
@@ -59,7 +61,7 @@ def count_words(blocks: Sequence[tuple[np.ndarray, np.ndarray]], vocabulary: int
     lengths = np.concatenate([*(block for _, block in blocks), np.zeros(0, dtype=np.int64)]).astype(np.int32)
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     first = 0
-    for words, sizes in blocks:
+    for words, sizes in track(blocks, "Counting words"):
         documents = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
         pairs, times = np.unique(documents * vocabulary + words, return_counts=True)
         found.append(((pairs // max(vocabulary, 1) + first).astype(np.int32), (pairs % max(vocabulary, 1)), times))

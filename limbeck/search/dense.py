@@ -23,7 +23,7 @@ import faiss as faiss_module
 import numpy as np
 
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
-from limbeck.progress import progress
+from limbeck.progress import progress, say
 from limbeck.search.exact import exact_search
 
 faiss: Any = faiss_module  # its type stubs lack half of it
@@ -37,6 +37,7 @@ FEW = 20_000  # vectors that are faster compared one by one than found by an ind
 
 _BLOCK = 8192
 _TRAINING = {"sq8": 100_000}
+_ANNOUNCED = 50_000  # vectors, from which on training takes longer than somebody wants to wait without a word
 
 
 class Vectors(Protocol):
@@ -160,6 +161,8 @@ def build_dense(kind: str, vectors: Vectors, seed: int = 0) -> DenseIndex:
     if not index.is_trained:
         most = 64 * lists if kind == "ivf-sq8" else _TRAINING[kind]
         sample = np.random.default_rng(seed).choice(count, size=min(count, most), replace=False)
+        if len(sample) > _ANNOUNCED:
+            say(f"Training the {kind} index on {len(sample):,} vectors: this may take minutes, and shows no progress")
         with progress(f"Training the {kind} index"):
             index.train(vectors.take(np.sort(sample)))
     fill(index, kind, vectors)

@@ -15,6 +15,7 @@ from limbeck.progress import progress
 from limbeck.search.exact import comparable
 from limbeck.search.manifest import DenseFacts, Segment
 from limbeck.search.milvus import MilvusIndex
+from limbeck.search.milvus_address import require_trusted
 from limbeck.search.results import DenseList
 from limbeck.search.segmented import Segmented, VectorIndex
 from limbeck.search.segments import Collection
@@ -58,6 +59,11 @@ class DensePart:
         self._require_model(matcher, f"{self.path / 'model'}")
         return matcher
 
+    @property
+    def loaded(self) -> Any:
+        """The model if it is in memory already, else None."""
+        return self.__dict__.get("matcher", self._given)
+
     def _require_model(self, matcher: Any, name: str) -> None:
         if model_digest(matcher) != self.facts.model:
             problem = f"{name} is not the one that {self.path} was built with, or is damaged"
@@ -80,6 +86,7 @@ class DensePart:
         """All vectors, those of deleted passages included."""
         facts = self.facts
         if facts.store is not None:
+            require_trusted(facts.store, str(self.path))
             keys = np.concatenate([np.asarray(segment.keys) for segment in self._collection.segments])
             index = MilvusIndex(facts.store, keys, facts.dim, facts.kind, self._segments[0].effort)
             index.require_complete(len(self.kept(self._collection.alive)))

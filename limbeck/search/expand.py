@@ -1,12 +1,15 @@
 """Documents with the queries they might answer, for the sparse part of a search (doc2query).
 
 DIR/expand.json       what made the queries; another model, data set or seed may not take over the folder
-DIR/samples.jsonl     every query that was generated, block by block of the corpus, appended as the work goes on
+DIR/samples.jsonl     every query that was generated, block by block of the corpus, appended as the work goes on;
+                      each line has its checksum, and what follows a damaged line is generated again
 DIR/scores-*.jsonl    what a teacher thinks of them, likewise
 DIR/expansions.jsonl  the queries that were kept, in the order of the corpus
 DIR/corpus.jsonl      the documents with these queries behind their texts; with queries.jsonl and qrels/ a BEIR folder
 
-The last two and the data set around them appear together, when all is done.
+DIR/limbeck-files.json  checksums of the finished files, compared whenever they are read (`limbeck.data.written`)
+
+The last three and the data set around them appear together, when all is done.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import pyarrow as pa
 
 from limbeck.data import RankingData, Texts, load
 from limbeck.data.passages import load_passages
+from limbeck.data.written import record_files
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import (
     alone_in,
@@ -45,7 +49,9 @@ from limbeck.stores.append_log import AppendLog
 from limbeck.stores.manifest import Manifest, canonical, require_same
 
 KIND = "limbeck expansion"
-_OURS = re.compile(r"\..*|expand\.json|(corpus|queries|samples|expansions|scores-[0-9a-f]+)\.jsonl|qrels")
+_OURS = re.compile(
+    r"\..*|expand\.json|limbeck-files\.json|(corpus|queries|samples|expansions|scores-[0-9a-f]+)\.jsonl|qrels"
+)
 KEEP = 0.7
 BLOCK = 1024  # documents that are sorted by length together; the logs are in order of these blocks
 _SCORED = 32  # documents whose queries are scored between two writes
@@ -83,14 +89,14 @@ def expand_data(
     matcher = load_matcher(teacher) if teacher is not None else None  # a mistake is told before the work is done
     generator = QueryGenerator.load(model)
     identity = {**generator.identity(), **asdict(how), "documents": data.corpus.content_digest}
-    wanted = Manifest(KIND, identity, {"block": BLOCK})
-    _claim(out, wanted)
+    checked = _keeps_checksums(out)
+    _claim(out, Manifest(KIND, identity, {"block": BLOCK, **({"checksums": True} if checked else {})}))
     with alone_in(out):
-        samples = AppendLog(out / "samples.jsonl")
+        samples = AppendLog(out / "samples.jsonl", checked)
         generated = _generate(generator, data.corpus, samples, how, batch_size)
         expansions = _all(data.corpus, samples)
         if matcher is not None:
-            scores = _score(matcher, data.corpus, samples, out)
+            scores = _score(matcher, data.corpus, samples, out, checked)
             expansions = _best(data.corpus, samples, scores, keep)
         kept = _write(data, load_passages(source).fields, out, expansions)
     return Expanded(out, len(data.corpus), kept, generated)
@@ -102,6 +108,12 @@ def _share(teacher: str | None, keep: float | None) -> float:
     if keep is not None and not 0 < keep <= 1:
         raise LimbeckError(f"--keep {keep} is no share; give a number above 0 and up to 1")
     return KEEP if keep is None else keep
+
+
+def _keeps_checksums(out: Path) -> bool:
+    """Whether the lines of the logs have checksums; those that an earlier limbeck began have none, and get none."""
+    manifest = out / "expand.json"
+    return not manifest.exists() or Manifest.load(manifest, KIND).layout.get("checksums") is True
 
 
 def _claim(out: Path, wanted: Manifest) -> None:
@@ -159,11 +171,11 @@ def _generate(generator: QueryGenerator, corpus: Texts, log: AppendLog, how: Sam
     return len(log) - before
 
 
-def _score(teacher: Matcher, corpus: Texts, samples: AppendLog, out: Path) -> AppendLog:
+def _score(teacher: Matcher, corpus: Texts, samples: AppendLog, out: Path, checked: bool) -> AppendLog:
     """The teacher's score of every query with its own document."""
     if teacher.outputs != 1:
         raise LimbeckError(f"--filter: the teacher gives {teacher.outputs} scores for a pair; name one that gives one")
-    log = AppendLog(out / f"scores-{digest(canonical(teacher.identity()))[:8]}.jsonl")
+    log = AppendLog(out / f"scores-{digest(canonical(teacher.identity()))[:8]}.jsonl", checked)
     with progress("Scoring queries", len(corpus)) as advance:
         advance(len(log))
         for block, lists in zip(_blocks(corpus), _by_block(corpus, samples, "queries"), strict=True):
@@ -234,6 +246,7 @@ def _write(data: RankingData, fields: pa.Table | None, out: Path, expansions: It
                 handle.write("query-id\tcorpus-id\tscore\n")
                 for query, grades in qrels.items():
                     handle.writelines(f"{query}\t{document}\t{grade}\n" for document, grade in grades.items())
+        record_files(folder, "expand", {}, {}, leave_out=("samples.jsonl", "scores-*.jsonl"))
     return count
 
 

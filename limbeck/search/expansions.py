@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from limbeck.data.fields import identifier, type_name
 from limbeck.data.lines import json_lines
 from limbeck.data.texts import SCHEMA, Texts
+from limbeck.data.written import require_unchanged
 from limbeck.errors import LimbeckError, bad_input
 
 EXPANSIONS = "expansions.jsonl"
@@ -22,6 +23,7 @@ _ROWS = 8192
 def read_expansions(path: str | Path) -> Texts:
     """The queries of each document, joined, by document id; documents without any may be missing."""
     path = Path(path)
+    require_unchanged(path)
     try:
         texts = Texts.build((key, "", " ".join(queries)) for key, queries in _records(path))
     except LimbeckError as error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, make_directory, naming_disk_errors, read_json, write_json
+from limbeck.progress import progress, say
 from limbeck.search.checks import record_of
 from limbeck.search.manifest import IndexManifest, is_an_index
 from limbeck.search.sparse import SparseIndex
@@ -45,10 +46,20 @@ def _refuse_another_build(out: Path, what: str) -> None:
     """What a killed build encoded is not thrown away for another one."""
     if is_an_index(out) or not (out / WORK / _MARK).is_file() or not (out / WORK / "encodings").is_dir():
         return
-    begun = read_json(out / WORK / _MARK).get("building")
-    if begun != what:
+    begun = _begun(out / WORK / _MARK)
+    if begun is not None and begun != what:
         remedy = "run that again, remove the folder, or name another --out"
         raise bad_input(out, f"holds an index of {begun} that is not finished", remedy)
+
+
+def _begun(mark: Path) -> str | None:
+    """What a killed build was of; None where the mark is damaged. Encodings have a manifest and checksums besides."""
+    with suppress(LimbeckError):
+        found = read_json(mark)
+        if isinstance(found, dict) and isinstance(found.get("building"), str):
+            return str(found["building"])
+    say(f"{mark}: is damaged; what was encoded before is used where it fits")
+    return None
 
 
 def _leave_nothing(out: Path) -> None:
@@ -87,8 +98,14 @@ def finish(folder: Path, manifest: IndexManifest, sparse: SparseIndex | None) ->
     names += [f"deleted/{manifest.deleted_part}"] if manifest.deleted_part else []
     files = sorted(file for name in names for file in _files(folder / name))
     known = manifest.files  # what was checked when it was opened keeps its checksum
-    records = {str(file.relative_to(folder)): file for file in files}
-    manifest = replace(manifest, files={name: known.get(name) or record_of(file) for name, file in records.items()})
+    named = {str(file.relative_to(folder)): file for file in files}
+    fresh = {name: file for name, file in named.items() if name not in known}
+    records = dict(known)
+    with progress("Computing checksums", sum(file.stat().st_size for file in fresh.values())) as advance:
+        for name, file in fresh.items():
+            records[name] = record_of(file)
+            advance(records[name].bytes)
+    manifest = replace(manifest, files={name: records[name] for name in named})
     manifest.save(folder)
     clear(folder)
 

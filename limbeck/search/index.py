@@ -5,20 +5,21 @@
         print(hit.rank, hit.id, hit.score, hit.found_by)
 
 Three ways to search: `dense` by vectors, `sparse` by BM25, `hybrid` by both, fused by Eq. 7 with the weight that
-`limbeck tune` found, or by reciprocal ranks where nobody has tuned it. `limbeck.search.build` makes an index,
-`limbeck.search.changes` changes one.
+`limbeck tune` found, or by reciprocal ranks where nobody has tuned it. `limbeck.search.build` makes an index, `add` and
+`delete` change one, and `get` looks a passage up by its id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from limbeck.data.dataset import Run
+from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import alone_in
@@ -28,16 +29,20 @@ from limbeck.search.dense_part import DensePart
 from limbeck.search.filters import parse_conditions, require_known
 from limbeck.search.hybrid import Fused, List, fuse, reciprocal_rank_fusion, require_alpha
 from limbeck.search.manifest import IndexManifest
-from limbeck.search.results import Candidates, DenseList, Hit, Ranking, Results, part_of
+from limbeck.search.results import Candidates, DenseList, Hit, Passage, Ranking, Results, part_of
 from limbeck.search.segments import open_collection
 from limbeck.search.sparse import SparseIndex
 from limbeck.search.words import Words
+
+if TYPE_CHECKING:
+    from limbeck.search.changes import Changed
 
 MODES = ["dense", "sparse", "hybrid"]
 FUSIONS = ["interpolate", "rrf"]
 DEPTH = 1000  # candidates of each part, as in the paper
 
 Where = str | Sequence[str]
+Source = Mapping[str, str] | Iterable[Mapping[str, Any]] | Passages | str | Path
 
 
 class SearchIndex:
@@ -79,6 +84,58 @@ class SearchIndex:
 
     def __len__(self) -> int:
         return self.manifest.passages
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a passage with this id can be found."""
+        return isinstance(key, str) and bool(self.collection.find([key])[0] >= 0)
+
+    def get(self, key: str) -> Passage | None:
+        """The passage with an id, or None.
+
+        >>> from limbeck.search.build import build_index
+        >>> index = build_index(None, Passages.of({"a": "copy a file", "b": "sort a list"}), folder, dense=False)
+        >>> index.get("a").text, index.get("c"), "b" in index
+        ('copy a file', None, True)
+        """
+        (row,) = self.collection.find([key]).tolist()
+        if row < 0:
+            return None
+        return Passage(*self.collection.record_at(row), self.collection.fields_at(row))
+
+    def add(self, passages: Source, *, delete: Iterable[str] = ()) -> Changed:
+        """Add passages, and delete others in the same step; one whose id is there already takes its place.
+
+        `passages` are texts by id, records such as `{"_id": "n1", "text": "...", "year": 2023}`, a file or a data set.
+        The change is written to the folder, and this index goes on with the new one.
+
+        >>> from limbeck.search.build import build_index
+        >>> index = build_index(None, Passages.of({"a": "copy a file", "b": "sort a list"}), folder, dense=False)
+        >>> index.add([{"_id": "c", "text": "move a file", "year": 2023}], delete=["b"])
+        Changed(added=1, replaced=0, deleted=1)
+        >>> [hit.id for hit in index.search("file", where="year>=2020").hits], len(index)
+        (['c'], 2)
+        """
+        given = passages if isinstance(passages, Passages | str | Path) else Passages.of(passages)
+        return self._changed(given, delete)
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete passages by id; returns how many there were. An id that the index does not have is passed over.
+
+        >>> from limbeck.search.build import build_index
+        >>> index = build_index(None, Passages.of({"a": "copy a file", "b": "sort a list"}), folder, dense=False)
+        >>> index.delete(["a", "absent"]), len(index), "a" in index
+        (1, 1, False)
+        """
+        return self._changed(None, [ids] if isinstance(ids, str) else ids).deleted
+
+    def _changed(self, passages: Passages | str | Path | None, ids: Iterable[str]) -> Changed:
+        """Change the folder, then read it again; the model stays in memory if it was."""
+        from limbeck.search.changes import change_index
+
+        model = self._dense.loaded if self._dense is not None else None
+        done = change_index(self.path, passages, ids, model)
+        self.__dict__ = SearchIndex.open(self.path, model).__dict__
+        return done
 
     @property
     def dense(self) -> DensePart:

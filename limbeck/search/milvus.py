@@ -1,7 +1,7 @@
 """Vectors in Milvus, for corpora that outgrow one machine; the same interface as faiss has.
 
-    milvus://HOST:PORT/COLLECTION       a server; a token, if it wants one, is read from $MILVUS_TOKEN
-    milvus:///PATH/TO/FILE.db           milvus-lite: one process at a time, listens on 127.0.0.1 only
+Addresses are those of `limbeck.search.milvus_address`. A token, if the server wants one, is read from $MILVUS_TOKEN,
+and is sent to no server but one that the user named. Reading never creates anything.
 
 A vector has a key that it keeps for good. The manifest of the index says which keys count: what a killed command left
 behind in the collection is not found, and is overwritten by the next one.
@@ -11,50 +11,25 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from limbeck.errors import LimbeckError
-from limbeck.progress import progress
+from limbeck.progress import progress, say
 from limbeck.search.dense import BREADTHS, CONSTRUCTION, NEIGHBOURS, Vectors, list_count, require_dim, rising_lists
 from limbeck.search.exact import exact_search
+from limbeck.search.milvus_address import Address
 
 KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf-sq8": "IVF_SQ8"}
-SCHEME = "milvus://"
-LITE_COLLECTION, LITE_LISTS = "limbeck", 128  # milvus-lite makes so many lists, whatever it is asked for
+LITE_LISTS = 128  # milvus-lite makes so many lists, whatever it is asked for
 MOST = 16_384  # results of one search, by Milvus' own limit
 FEW = 1000  # vectors that are compared here rather than looked for by an index that may skip them
 _BLOCK = 1000
 _OWNER = "limbeck.owner"
-_ADDRESS = re.compile(r"milvus://(?P<host>[^/]+)/(?P<collection>[A-Za-z_]\w*)")
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a collection is."""
-
-    uri: str
-    collection: str
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        if text.startswith(f"{SCHEME}/"):
-            file = text.removeprefix(SCHEME)
-            if not file.endswith(".db"):
-                raise LimbeckError(f"{text}: a file of milvus-lite is called .db; write milvus:///path/to/file.db")
-            return cls(file, LITE_COLLECTION)
-        match = _ADDRESS.fullmatch(text)
-        if match is None:
-            raise LimbeckError(
-                f"{text}: is no Milvus address; write milvus://HOST:PORT/COLLECTION, or milvus:///FILE.db"
-            )
-        return cls(f"http://{match['host']}", match["collection"])
 
 
 class MilvusIndex:
@@ -165,9 +140,9 @@ def fill_collection(store: str, kind: str, vectors: Vectors, owner: str, first_k
     return np.arange(first_key, first_key + len(vectors), dtype=np.int64)
 
 
-def require_own(store: str, owner: str) -> Any:
+def require_own(store: str, owner: str, create: bool = True) -> Any:
     """A client, once Milvus answers and the collection is absent or bears the owner's name."""
-    address, client = Address.parse(store), connect(store)
+    address, client = Address.parse(store), connect(store, create)
     with naming_milvus_errors(store):
         if client.has_collection(address.collection) and owner not in _owners(client, address):
             remedy = "name another collection, or drop that one in Milvus"
@@ -175,9 +150,9 @@ def require_own(store: str, owner: str) -> Any:
     return client
 
 
-def remove_keys(store: str, keys: np.ndarray) -> None:
-    """Delete vectors for good, once no manifest names them."""
-    address, client = Address.parse(store), connect(store)
+def remove_keys(store: str, keys: np.ndarray, owner: str) -> None:
+    """Delete vectors for good, once no manifest names them; never those of a collection that another index made."""
+    address, client = Address.parse(store), require_own(store, owner, create=False)
     with naming_milvus_errors(store):
         client.load_collection(address.collection)
         for start in range(0, len(keys), _BLOCK):
@@ -191,19 +166,24 @@ def require_milvus_kind(kind: str) -> str:
     return KINDS[kind]
 
 
-def connect(store: str) -> Any:
-    """A client; pymilvus is imported here and nowhere else."""
+def connect(store: str, create: bool = False) -> Any:
+    """A client; pymilvus is imported here and nowhere else. Without `create`, a file that is missing stays missing."""
+    address = Address.parse(store)
+    if address.is_file and not create and not Path(address.uri).exists():
+        raise LimbeckError(f"{store}: no such file; put it there, or build the index again")
     try:
         from pymilvus import MilvusClient
     except ImportError as error:
         raise LimbeckError(f"{store}: pymilvus is not installed; run `pip install 'limbeck[milvus]'`") from error
     for name in ("pymilvus", "grpc"):  # they log tracebacks of errors that they raise as well
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    address = Address.parse(store)
-    if not address.uri.startswith("http"):
+    if address.is_file:
         Path(address.uri).parent.mkdir(parents=True, exist_ok=True)
+    token = "" if address.is_file else os.environ.get("MILVUS_TOKEN", "")
+    if token and address.is_readable_by_others:
+        say(f"{store}: the token crosses the network unencrypted; write milvus+https:// if the server knows TLS")
     with naming_milvus_errors(store):
-        return MilvusClient(address.uri, token=os.environ.get("MILVUS_TOKEN", ""), timeout=10)
+        return MilvusClient(address.uri, token=token, timeout=10)
 
 
 @contextmanager
@@ -242,7 +222,7 @@ def _create(client: Any, address: Address, kind: str, dim: int, lists: int, owne
     index = client.prepare_index_params()
     index.add_index("vector", index_type=require_milvus_kind(kind), metric_type="IP", params=how.get(kind, {}))
     # milvus-lite keeps no descriptions, and a server may not take properties that it does not know
-    properties = {} if address.uri.startswith("http") else {_OWNER: owner}
+    properties = {_OWNER: owner} if address.is_file else {}
     client.create_collection(
         address.collection, schema=schema, index_params=index, consistency_level="Strong", properties=properties
     )

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from limbeck.progress import progress
+from limbeck.progress import progress, track
 from limbeck.search.dense import Vectors
 from limbeck.search.exact import exact_search
 
@@ -48,7 +48,7 @@ class Approximate(Protocol):
 
 def choose_effort(index: Approximate, queries: np.ndarray, exact: np.ndarray) -> float:
     """Set the least effort that reaches the target, or the greatest there is, and return the recall that it has."""
-    for effort in index.efforts():
+    for effort in track(index.efforts(), "Choosing how thoroughly to search"):
         index.effort = effort
         reached = recall(index.search(queries, exact.shape[1])[0], exact)
         if reached >= TARGET:

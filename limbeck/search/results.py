@@ -43,6 +43,16 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """A passage of an index, as it was indexed."""
+
+    id: str
+    title: str
+    text: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Hit:
     """A passage that was found. `dense` or `sparse` is None where that part did not find it, or was not asked.
 

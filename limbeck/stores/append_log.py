@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from limbeck.data.lines import lines, parse_json
-from limbeck.files import fsync_directory, naming_disk_errors
+from limbeck.files import digest, fsync_directory, naming_disk_errors
+from limbeck.progress import say
 
 _BLOCK = 2**20
+_CHECKED = re.compile(rb'(.*), "checksum": "([0-9a-f]{32})"}\n')
 
 
 class AppendLog:
-    """Whole lines only. One process at a time may append (`limbeck.files.alone_in`)."""
+    """Whole lines only. One process at a time may append (`limbeck.files.alone_in`).
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    With `checked`, every line ends in a checksum of itself. Lines from the first damaged one on are dropped when the
+    log is opened, so that whoever writes it does their work again.
+    """
+
+    def __init__(self, path: Path, checked: bool = False) -> None:
+        self.path, self._checked = path, checked
         self._lines = self._recover() if path.exists() else 0
 
     def __len__(self) -> int:
@@ -28,6 +35,8 @@ class AppendLog:
     def append(self, records: Iterable[dict[str, Any]]) -> None:
         """Add records; when this returns they survive a power cut."""
         added = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
+        if self._checked:
+            added = [_with_checksum(line) for line in added]
         with naming_disk_errors(self.path):
             fresh = not self.path.exists()
             with open(self.path, "ab") as handle:
@@ -44,7 +53,9 @@ class AppendLog:
             yield from (parse_json(self.path, *line) for line in islice(lines(self.path), start, None))
 
     def _recover(self) -> int:
-        """Cut off a last line without its end; the number of whole lines."""
+        """Cut off a last line without its end, and what follows a damaged line; the number of whole lines."""
+        if self._checked:
+            return self._recover_checked()
         count = end = position = 0
         with open(self.path, "r+b") as handle:
             while block := handle.read(_BLOCK):
@@ -55,3 +66,26 @@ class AppendLog:
                 handle.truncate(end)
                 os.fsync(handle.fileno())
         return count
+
+    def _recover_checked(self) -> int:
+        count = end = 0
+        with open(self.path, "r+b") as handle:
+            for line in handle:
+                if not _is_whole(line):
+                    break
+                count, end = count + 1, end + len(line)
+            if end < os.fstat(handle.fileno()).st_size:
+                if line.endswith(b"\n"):  # a kill leaves no line end behind
+                    say(f"{self.path}:{count + 1}: is damaged; what was written from there on is made again")
+                handle.truncate(end)
+                os.fsync(handle.fileno())
+        return count
+
+
+def _with_checksum(line: str) -> str:
+    return f'{line[:-2]}, "checksum": "{digest(line)}"}}\n'
+
+
+def _is_whole(line: bytes) -> bool:
+    found = _CHECKED.fullmatch(line)
+    return found is not None and digest(found[1] + b"}\n") == found[2].decode()

@@ -26,7 +26,7 @@ import numpy as np
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest
-from limbeck.progress import progress
+from limbeck.progress import Advance, progress
 from limbeck.stores.digests import first_occurrences, locate, text_digests
 from limbeck.stores.encoding_files import as_ragged, merge_shards, refuse_non_finite, write_shard
 from limbeck.stores.manifest import Manifest, canonical
@@ -186,32 +186,36 @@ def encode_with_store(
     encode: Callable[[list[str]], Vectors],
     block: int = 1024,
     total: int | None = None,
+    label: str = "Encoding",
 ) -> int:
     """Encode the distinct texts that the store does not have, and return how many these were.
 
     Blocks are appended as they are done: a kill loses at most one of them. Texts may be a stream of `total` that is
-    never in memory as a whole. Nothing is locked where nothing is missing.
+    never in memory as a whole. Nothing is locked where nothing is missing. Under the `label` that `encode` uses for its
+    own progress, the two are shown as one.
     """
     encoded = 0
     waiting: dict[str, None] = {}
 
-    def flush(size: int) -> int:
+    def flush(size: int, advance: Advance) -> int:
         batch = list(islice(waiting, size))
         stored = store.append(batch, encode(batch)) if batch else 0
         for text in batch:
             del waiting[text]
+        advance(len(batch))
         return stored
 
     stream = iter(texts)
-    with progress("Encoding", len(texts) if isinstance(texts, Sized) else total) as advance, ExitStack() as stack:
+    with progress(label, len(texts) if isinstance(texts, Sized) else total) as advance, ExitStack() as stack:
         while chunk := list(islice(stream, block)):
             missing = store.missing(chunk)
             if missing and not encoded and not waiting:
                 stack.enter_context(store.writing())
                 missing = store.missing(chunk)
+            before = len(waiting)
             waiting.update((chunk[at], None) for at in missing)
+            advance(len(chunk) - (len(waiting) - before))  # what is stored already, or waits already
             if len(waiting) >= block:
-                encoded += flush(block)
-            advance(len(chunk))
-        encoded += flush(block)
+                encoded += flush(block, advance)
+        encoded += flush(block, advance)
     return encoded

@@ -19,12 +19,16 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.data import PairData, Qrels, RankingData, Run, Texts, load, positives
+from limbeck.data.written import record_files
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.rank import retrieve
-from limbeck.files import directory_atomically, require_empty_or_absent, write_json
+from limbeck.files import directory_atomically, write_json
+from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import track
 from limbeck.search.sparse import bm25_candidates, bm25_index
+from limbeck.stores.manifest import canonical
+from limbeck.training.finished_pairs import any_files, content_digest, finished, require_ours_or_empty
 from limbeck.training.queries import draw
 
 HOW = ("q2p", "neighbours", "judged")
@@ -58,6 +62,8 @@ def build_pairs(
 ) -> BuiltPairs:
     """Write a folder of pair files with the splits of a ranking set; no query is in two of them.
 
+    A folder that the same call has finished before is checked and left as it is.
+
     With `titles` a document is two texts, its title and the rest: triples instead of pairs.
     """
     if how not in HOW:
@@ -67,16 +73,21 @@ def build_pairs(
     if how == "judged":
         _refuse_idle_options(how, {"model": model})
     out = Path(out).expanduser()
-    require_empty_or_absent(out, "choose another --out")
+    require_ours_or_empty(out)
     data = load(source)
     facts: Row = {"source": str(source), "how": how, "model": model, "below": below, "seed": seed, "titles": titles}
+    matcher = load_matcher(model) if model is not None else None
+    made_from: Row = {"how": how, "below": below, "hard": hard, "near": near, "seed": seed, "titles": titles}
+    made_from |= {"data": content_digest(data), "model": canonical(matcher.identity()) if matcher else None}
+    if any_files(out):
+        return BuiltPairs(out, finished(out, made_from))
     if not isinstance(data, RankingData):
         if how != "neighbours":
             raise LimbeckError(f"{source}: holds pairs already; add --how neighbours for more of them without labels")
         if titles:
             raise LimbeckError(f"{source}: holds pairs, which have no titles; leave --titles out")
         _refuse_idle_options("neighbours of a pair set", {"below": below, "hard": hard})
-        return _more_pairs(data, out, model, near or NEAR, facts)
+        return _more_pairs(data, out, matcher, near or NEAR, facts, made_from)
     hard, near = hard or HARD, near or NEAR
     if how == "neighbours" and below is None:
         raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
@@ -86,7 +97,7 @@ def build_pairs(
     splits = list(data.qrels)
     make = _Rows(data, titles, seed)
     depth = {"q2p": Q2P_DEPTH, "neighbours": max(hard, near), "judged": 0}[how]
-    lists = _nearest(data, splits, depth, model) if depth else {}
+    lists = _nearest(data, splits, depth, matcher) if depth else {}
     rows = {
         "q2p": lambda split: make.q2p(split, lists),
         "neighbours": lambda split: make.neighbours(split, lists, hard, below or 0.0),
@@ -97,6 +108,7 @@ def build_pairs(
         if how == "neighbours":
             counts["transfer"] = _write(folder / TRANSFER, make.transfer(lists, near))
         write_json(folder / "pairs.json", facts)
+        record_files(folder, "pairs", made_from, counts)
     return BuiltPairs(out, counts)
 
 
@@ -125,7 +137,9 @@ def apart(data: RankingData, seed: int) -> dict[str, Qrels]:
     return {split: judged for split, judged in found.items() if judged}
 
 
-def _more_pairs(data: PairData, out: Path, model: str | None, near: int, facts: Row) -> BuiltPairs:
+def _more_pairs(
+    data: PairData, out: Path, matcher: Matcher | None, near: int, facts: Row, made_from: Row
+) -> BuiltPairs:
     """The neighbours of a pair set's training texts; pairs that it has already are not repeated."""
     pairs = data.splits.get("train", [])
     if not pairs or any(len(pair.texts) != 2 for pair in pairs):
@@ -134,20 +148,21 @@ def _more_pairs(data: PairData, out: Path, model: str | None, near: int, facts: 
     queries, corpus = (Texts.from_dict({str(row): text for row, text in enumerate(side)}) for side in sides)
     ranking = RankingData(data.name, corpus, queries, qrels={"train": {str(row): {} for row in range(len(queries))}})
     known = {pair.texts for pair in pairs}
-    lists = _nearest(ranking, ["train"], near, model)
+    lists = _nearest(ranking, ["train"], near, matcher)
     found = _Rows(ranking).transfer(lists, near)
     rows = (row for row in found if (row["text_a"], row["text_b"]) not in known)
     with directory_atomically(out) as folder:
         counts = {"transfer": _write(folder / TRANSFER, rows)}
         write_json(folder / "pairs.json", facts)
+        record_files(folder, "pairs", made_from, counts)
     return BuiltPairs(out, counts)
 
 
-def _nearest(data: RankingData, splits: list[str], depth: int, model: str | None) -> Run:
+def _nearest(data: RankingData, splits: list[str], depth: int, matcher: Matcher | None) -> Run:
     queries = list(dict.fromkeys(query for split in splits for query in data.qrels[split]))
-    if model is None:
+    if matcher is None:
         return bm25_candidates(data, queries, depth, bm25_index(data.corpus))
-    return retrieve(load_matcher(model), data, queries, depth)
+    return retrieve(matcher, data, queries, depth)
 
 
 @dataclass(frozen=True)

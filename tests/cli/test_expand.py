@@ -59,4 +59,4 @@ def test_expand_survives_a_storm_of_kills_and_generates_nothing_twice(t5, tmp_pa
     assert len(ids) == len(set(ids)) == 1500
     left = {path.name for path in (tmp_path / "killed").iterdir()}
     assert left == {path.name for path in (tmp_path / "whole").iterdir()}
-    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith((".partial", ".old"))]
+    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith((".partial", ".limbeck-replaced"))]

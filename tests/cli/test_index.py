@@ -110,6 +110,28 @@ def test_an_index_agrees_with_exact_evaluation_of_its_model(limbeck, index, mode
     )
 
 
+def test_two_ways_to_search_one_index_are_compared(limbeck, index, beir):
+    alone = {
+        mode: json.loads(limbeck("evaluate", index, beir, "--mode", mode, "--json").out)["measures"]
+        for mode in ("hybrid", "sparse")
+    }
+    done = limbeck(
+        "evaluate", index, beir, "--mode", "hybrid", "--against", index, "--against-mode", "sparse", "--json"
+    )
+    found = json.loads(done.out)
+    assert found["measures"] == alone["hybrid"]
+    for test in found["comparisons"]:
+        assert alone["hybrid"][test["measure"]] - test["difference"] == pytest.approx(alone["sparse"][test["measure"]])
+    how = ["--alpha", "0.3", "--against", index, "--against-fusion", "rrf"]
+    (test, *_) = json.loads(limbeck("evaluate", index, beir, *how, "--json").out)["comparisons"]
+    weighted = json.loads(limbeck("evaluate", index, beir, "--alpha", "0.3", "--json").out)["measures"]
+    assert weighted["ndcg@10"] - test["difference"] == pytest.approx(alone["hybrid"]["ndcg@10"])
+    same = limbeck("evaluate", index, beir, "--mode", "dense", "--against", index)
+    assert_one_line_about(same, "is searched in the same way", "add --against-mode")
+    other = limbeck("evaluate", index, beir, "--against", "bm25", "--against-mode", "dense")
+    assert_one_line_about(other, "--against-mode: requires an index")
+
+
 def test_passages_are_added_deleted_and_compacted(limbeck, index, tmp_path):
     new = {"_id": "new", "text": "page line name old", "lang": "en", "year": 2021}
     (tmp_path / "new.jsonl").write_text(json.dumps(new) + "\n")
@@ -237,7 +259,9 @@ def test_vectors_in_a_milvus_file_are_found_by_the_next_process(models, beir, tm
 
     built = run("index", models["dual"], beir, "--out", tmp_path / "index", "--store", store)
     assert built.returncode == 0 and f"in {store}" in built.stdout, built.stderr
-    found = run("search", tmp_path / "index", "copy the file", "--k", "2", "--mode", "dense")
+    refused = run("search", tmp_path / "index", "copy the file", "--k", "2", "--mode", "dense")
+    assert refused.returncode == 2 and f"add --milvus {store}, or set LIMBECK_MILVUS" in refused.stderr
+    found = run("search", tmp_path / "index", "copy the file", "--k", "2", "--mode", "dense", "--milvus", store)
     assert found.returncode == 0 and "dense #1" in found.stdout, found.stderr
     assert "Traceback" not in built.stderr + found.stderr
     taken = run("index", models["other"], beir, "--out", tmp_path / "second", "--store", store)

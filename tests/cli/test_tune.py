@@ -26,8 +26,9 @@ def index(beir, tiny_bert, tmp_path) -> Path:
 
 
 def test_tune_writes_the_alpha_and_what_it_is_worth(limbeck, index, beir, tmp_path):
-    done = limbeck("tune", index, beir, "--json", "--out", tmp_path / "tune.html")
+    done = limbeck("tune", index, beir, "--write", "--json", "--out", tmp_path / "tune.html")
     found = json.loads(done.out)
+    assert found["written"] and found["comparison_with_rrf"]["against"] == "rrf"
     assert found["split"] == "dev" and found["queries"] == 6 and found["measure"] == "ndcg@10"
     opened = SearchIndex.open(index)
     assert opened.manifest.alpha == found["alpha"]
@@ -59,9 +60,22 @@ def test_tune_prints_the_curve_with_both_ends(limbeck, index, beir):
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0].split()[:2] == ["alpha", "mrr@10"]
-    names = [line.split("  ")[0].strip() for line in lines[1:7]]
-    assert names == ["dense alone", "0", "0.5", "2", "sparse alone", "reciprocal ranks"]
-    assert "now has alpha" in lines[-1]
+    names = [line.split("  ")[0].strip() for line in lines[1:8]]
+    assert names == ["dense alone", "0", "0.5", "2", "sparse alone", "reciprocal ranks", "hybrid, cross-fitted"]
+    shown, said = float(lines[7].split()[2]), " ".join(lines[8:])  # the table and the sentence agree
+    assert f"MRR@10 {shown:.3f} against" in said and said.count(f" {shown:.3f} against") == 2
+
+
+def test_a_few_queries_do_not_replace_reciprocal_rank_fusion_unless_told_to(limbeck, index, beir):
+    done = limbeck("tune", index, beir, "--alphas", "0.3,0.5")
+    said = " ".join(done.out.split())
+    assert done.code == 0 and SearchIndex.open(index).manifest.alpha is None
+    assert f"{index} keeps reciprocal rank fusion: 6 queries do not show that alpha" in said and "--write" in said
+    done = limbeck("tune", index, beir, "--alphas", "0.3", "--write")
+    assert "now has alpha 0.3 instead of reciprocal rank fusion, though 6 queries" in " ".join(done.out.split())
+    assert SearchIndex.open(index).manifest.alpha == 0.3
+    done = limbeck("tune", index, beir, "--alphas", "0.5", "--no-write")
+    assert "keeps alpha 0.3" in done.out and SearchIndex.open(index).manifest.alpha == 0.3
 
 
 def test_tuning_on_test_is_only_done_when_asked_for_and_then_with_a_warning(limbeck, index, beir):

@@ -77,9 +77,18 @@ def test_parts_that_err_apart_are_better_together_and_alpha_finds_their_scales()
     found = tune_alpha(as_lists(raw), qrels, rows_of)
     assert 0.02 <= found.alpha <= 0.12  # 1/20 weighs both alike, as their noise is
     assert found.value > found.rrf > max(found.dense, found.sparse)
+    assert found.against_rrf.baseline == found.rrf and found.against_rrf.system == found.comparison.system
     assert found.comparison.low > 0 and found.comparison.p_values["randomisation"] < 0.01
     assert found.comparison.system <= found.value
     assert found.value == max(value for _, value in found.curve)
+
+
+def test_an_alpha_beats_reciprocal_ranks_only_where_the_queries_show_it() -> None:
+    raw, qrels = complementary(12)
+    assert not tune_alpha(as_lists(raw), qrels, rows_of).beats_rrf
+    noisy = {query: (dense, dict.fromkeys(range(40, 60), 1.0)) for query, (dense, _) in complementary(200)[0].items()}
+    found = tune_alpha(as_lists(noisy), complementary(200)[1], rows_of)
+    assert found.beats_rrf and found.dense > found.rrf
 
 
 def test_a_hand_worked_case() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -213,14 +212,46 @@ def test_mistakes_are_told_before_anything_is_written(t5, data, tiny_bert, tmp_p
     assert not (tmp_path / "out").exists()
 
 
-def test_a_damaged_log_is_named(t5, data, tmp_path):
+@pytest.mark.parametrize("line", [0, 7, 23])
+def test_from_a_damaged_line_of_a_log_on_queries_are_generated_again(t5, data, tmp_path, line):
     expand_data(str(data), t5, tmp_path / "out", HOW)
     log = tmp_path / "out" / "samples.jsonl"
-    lines = log.read_text().splitlines()
-    shutil.copy(log, tmp_path / "kept")
-    log.write_text("\n".join([lines[0].replace('"_id": "', '"_id": "x'), *lines[1:]]) + "\n")
+    before = {file: file.read_bytes() for file in (tmp_path / "out").glob("*.jsonl")}
+    lines = log.read_text().splitlines(keepends=True)
+    lines[line] = lines[line].replace('"queries": ["', '"queries": ["x')
+    log.write_text("".join(lines))
+    assert expand_data(str(data), t5, tmp_path / "out", HOW).generated == 24 - line
+    assert {file: file.read_bytes() for file in (tmp_path / "out").glob("*.jsonl")} == before
+
+
+def test_work_that_an_earlier_limbeck_began_goes_on_without_checksums(t5, data, tmp_path, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(expand, "_keeps_checksums", lambda _: False)
+        expand_data(str(data), t5, tmp_path / "out", HOW)
+    log = tmp_path / "out" / "samples.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:20]))
+    assert expand_data(str(data), t5, tmp_path / "out", HOW).generated == 4
+    assert log.read_text() == "".join(lines) and "checksum" not in lines[0]
+    log.write_text("".join([lines[0].replace('"_id": "', '"_id": "x'), *lines[1:]]))
     with pytest.raises(LimbeckError, match="samples.jsonl: is damaged between lines 1 and 24; remove"):
         expand_data(str(data), t5, tmp_path / "out", HOW)
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "expansions.jsonl", "qrels/test.tsv"])
+def test_a_finished_file_that_was_changed_is_named_by_whoever_reads_it(t5, data, tmp_path, name):
+    expand_data(str(data), t5, tmp_path / "out", HOW)
+    file = tmp_path / "out" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(LimbeckError, match=f"{name}: is not as `limbeck expand` wrote it; make the folder again"):
+        load(tmp_path / "out")
+    if name == "expansions.jsonl":
+        with pytest.raises(LimbeckError, match="is not as `limbeck expand` wrote it"):
+            read_expansions(file)
+    (tmp_path / "out" / "limbeck-files.json").unlink()
+    assert len(load_passages(tmp_path / "out").corpus) == 24 if name == "expansions.jsonl" else True
 
 
 @pytest.mark.parametrize(

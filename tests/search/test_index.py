@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.matchers import DualEncoder
+from limbeck.progress import reporting
 from limbeck.search import build as build_module
 from limbeck.search import checks
 from limbeck.search.build import build_index
@@ -356,3 +359,52 @@ def test_expansions_are_counted_by_bm25_and_seen_by_nobody_else(
         build_index(model, passages, tmp_path / "expanded")
     with pytest.raises(LimbeckError, match="expansions are for BM25 to count"):
         build_index(model, passages, tmp_path / "none", sparse=False, expansions=file)
+
+
+def test_reading_a_model_deletes_nothing_beside_it(model: DualEncoder, tmp_path: Path) -> None:
+    from limbeck.matchers import load
+
+    model.save_pretrained(tmp_path / "mymodel")
+    for name in (".mymodel.old", ".mymodel.limbeck-replaced", ".mymodel.0123abcd.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("x")
+    load(tmp_path / "mymodel")
+    assert len(list(tmp_path.glob(".mymodel.*/mine"))) == 3
+
+
+@pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"building": 3}', b"\xff\xfe", b'{"building": "tiny"}'])
+def test_a_build_goes_on_where_its_mark_is_damaged(mark: bytes, corpus: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "index" / "work" / "encodings").mkdir(parents=True)
+    (tmp_path / "index" / "work" / "unfinished-index.json").write_bytes(mark)
+    index = build_index(None, passages_of(corpus), tmp_path / "index", dense=False)
+    assert len(index) == len(corpus) and not (tmp_path / "index" / "work").exists()
+
+
+class Watched:
+    """A reporter that keeps every task, its total and its steps."""
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[str, int | None, list[int]]] = []
+
+    @contextmanager
+    def task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        steps: list[int] = []
+        self.tasks.append((label, total, steps))
+        yield steps.append
+
+    def say(self, message: str) -> None:
+        pass
+
+
+def test_every_step_of_a_build_shows_how_far_it_is(model: DualEncoder, tmp_path: Path) -> None:
+    watched, corpus = Watched(), make_corpus(300)
+    with reporting(watched):
+        build_index(model, passages_of(corpus), tmp_path / "index", kind="hnsw")
+    wanted = ["Encoding documents", "Finding encodings", "Building the hnsw index", "Exact search, for comparison"]
+    wanted += ["Choosing how thoroughly to search", "Reading words", "Counting words", "Weighting words"]
+    shown = {label: (total, steps) for label, total, steps in watched.tasks}
+    assert set(wanted) | {"Computing checksums"} <= set(shown)
+    for label, total, steps in watched.tasks:
+        assert total is not None and sum(steps) <= total, label
+    total, steps = shown["Encoding documents"]
+    assert total == sum(steps) == 300 and max(steps) <= 64  # a batch at a time, not a block of 512

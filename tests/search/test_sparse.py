@@ -162,7 +162,7 @@ def test_building_shows_progress_to_the_end(data: RankingData) -> None:
     counter = Counter()
     with reporting(counter):
         bm25_index(data.corpus)
-    assert counter.seen == {"Reading words": [7, 7]}
+    assert counter.seen == {"Reading words": [7, 7], "Counting words": [3, 3], "Weighting words": [1, 1]}
 
 
 @pytest.mark.parametrize(

@@ -35,3 +35,20 @@ def test_a_line_that_is_no_json_is_named(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"n": 1}\n{"n": \n')
     with pytest.raises(LimbeckError, match="log.jsonl:2: is not valid JSON"):
         list(AppendLog(tmp_path / "log.jsonl").records())
+
+
+def test_with_checksums_lines_from_a_damaged_one_on_are_dropped(tmp_path):
+    path = tmp_path / "log.jsonl"
+    AppendLog(path, checked=True).append([{"n": n, "text": "zwei\nü"} for n in range(3)])
+    whole = path.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == 10]
+    assert len(AppendLog(path, checked=True)) == 3
+    for place in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            log = AppendLog(path, checked=True)
+            assert len(log) == sum(end <= place for end in ends)
+            assert [record["n"] for record in log.records()] == list(range(len(log)))
+            assert path.read_bytes() == whole[: ([0, *ends])[len(log)]]

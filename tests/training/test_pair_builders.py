@@ -108,7 +108,43 @@ def test_what_cannot_be_paired_is_refused(beir, tmp_path):
     build_pairs(str(beir), tmp_path / "a")
     with pytest.raises(LimbeckError, match="--below: does nothing for neighbours of a pair set"):
         build_pairs(str(tmp_path / "a"), tmp_path / "b", "neighbours", below=0.5)
-    with pytest.raises(LimbeckError, match="choose another --out"):
-        build_pairs(str(beir), tmp_path / "a")
+    with pytest.raises(LimbeckError, match="already exists and is not ours; choose another --out"):
+        build_pairs(str(beir), beir)
     with pytest.raises(LimbeckError, match="holds pairs already"):
         build_pairs(str(tmp_path / "a"), tmp_path / "b")
+
+
+@pytest.mark.parametrize("options", [{}, {"how": "judged"}, {"how": "neighbours", "below": 2.0}])
+def test_a_finished_folder_is_accepted_by_the_same_call_and_refused_by_another(beir, tmp_path, options):
+    built = build_pairs(str(beir), tmp_path / "pairs", **options)
+    before = {file.name: file.stat().st_mtime_ns for file in built.folder.iterdir()}
+    assert build_pairs(str(beir), tmp_path / "pairs", **options) == built
+    assert {file.name: file.stat().st_mtime_ns for file in built.folder.iterdir()} == before
+    with pytest.raises(LimbeckError, match="holds pairs that were made with another seed; choose another --out"):
+        build_pairs(str(beir), tmp_path / "pairs", seed=3, **options)
+
+
+def test_a_finished_folder_of_pairs_of_a_pair_set_is_accepted_too(beir, tmp_path):
+    build_pairs(str(beir), tmp_path / "pairs")
+    first = build_pairs(str(tmp_path / "pairs"), tmp_path / "more", "neighbours", near=3)
+    assert build_pairs(str(tmp_path / "pairs"), tmp_path / "more", "neighbours", near=3) == first
+
+
+def test_a_damaged_pair_file_is_named_by_whoever_reads_it(beir, tmp_path):
+    build_pairs(str(beir), tmp_path / "pairs", "neighbours", below=2.0)
+    for name in ("train.jsonl", "transfer.jsonl"):
+        file = tmp_path / "pairs" / name
+        whole = file.read_text()
+        file.write_text(whole.replace('"text_a": "', '"text_a": "x', 1))
+        for read in (
+            lambda: load(str(tmp_path / "pairs")),
+            lambda file=file: load(str(file)),
+            lambda: build_pairs(str(beir), tmp_path / "pairs", "neighbours", below=2.0),
+        ):
+            with pytest.raises(LimbeckError, match=f"{name}: is not as `limbeck pairs` wrote it; make the folder"):
+                read()
+        file.write_text(whole)
+    (tmp_path / "pairs" / "limbeck-files.json").unlink()
+    with pytest.raises(LimbeckError, match="holds pairs of an earlier limbeck, which kept no checksums"):
+        build_pairs(str(beir), tmp_path / "pairs", "neighbours", below=2.0)
+    assert load(str(tmp_path / "pairs")).splits

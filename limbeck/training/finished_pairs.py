@@ -1,0 +1,49 @@
+"""A folder that `limbeck pairs` has finished before: the same command accepts it, any other one is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from limbeck.data import PairData, RankingData
+from limbeck.data.written import read_written, require_unchanged
+from limbeck.errors import bad_input
+from limbeck.files import digest, digest_of, recover_directory, require_empty_or_absent
+from limbeck.progress import say
+from limbeck.stores.manifest import canonical
+
+_REMEDY = "choose another --out, or remove it"
+
+
+def any_files(out: Path) -> bool:
+    """Whether something is in the folder."""
+    return out.is_dir() and any(out.iterdir())
+
+
+def require_ours_or_empty(out: Path) -> None:
+    """Refuse a folder that `limbeck pairs` did not write, before any work is done."""
+    recover_directory(out)
+    if not any_files(out) or not (out / "pairs.json").is_file():
+        require_empty_or_absent(out, "choose another --out")
+    elif read_written(out) is None:
+        raise bad_input(out, "holds pairs of an earlier limbeck, which kept no checksums", _REMEDY)
+
+
+def finished(out: Path, made_from: dict[str, Any]) -> dict[str, int]:
+    """How many pairs a finished folder has, once it is known to be whole and made from the same."""
+    written = read_written(out)
+    assert written is not None
+    names = [name for name, value in made_from.items() if written.made_from.get(name) != value]
+    if written.command != "pairs" or names:
+        raise bad_input(out, f"holds pairs that were made with another {', '.join(names)}", _REMEDY)
+    require_unchanged(out)
+    say(f"{out}: is complete already")
+    return {str(split): int(count) for split, count in written.result.items()}
+
+
+def content_digest(data: RankingData | PairData) -> str:
+    """A digest of all that pairs are made from."""
+    if isinstance(data, RankingData):
+        return digest(data.corpus.content_digest, data.queries.content_digest, canonical(data.qrels))
+    rows = (canonical([split, pair.texts, pair.label]) for split, pairs in data.splits.items() for pair in pairs)
+    return digest_of(rows)
