@@ -16,8 +16,9 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import ColBERT, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.spec import TEACHER
+from limbeck.progress import say
 from limbeck.training.lists import TrainingLists
-from limbeck.training.processes import main_first
+from limbeck.training.processes import is_main, main_first
 from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.stages import Fit, fit
 
@@ -33,6 +34,14 @@ class BaseSession(ABC):
         self.recipe, self.folder = recipe, folder
         self.work, self.log = folder / "work", folder / "log.jsonl"
         self.teacher_failed = False  # whether it could not be loaded or trained
+        self.warnings: list[str] = []  # for the table and the report; each is said when it is found
+
+    def warn(self, line: str | None) -> None:
+        """Say a line once, and keep it for the end."""
+        if line is not None and line not in self.warnings:
+            self.warnings.append(line)
+            if is_main():
+                say(f"warning: {line}")
 
     @property
     @abstractmethod
