@@ -199,9 +199,16 @@ def encode_with_store(
         return stored
 
     stream = iter(texts)
+    known = 0  # texts that were stored before: told at once, so that the time left is that of the others
     with progress("Encoding", len(texts) if isinstance(texts, Sized) else total) as advance, ExitStack() as stack:
         while chunk := list(islice(stream, block)):
             missing = store.missing(chunk)
+            if not missing and not encoded and not waiting:
+                known += len(chunk)
+                continue
+            if known:
+                advance(known)
+                known = 0
             if missing and not encoded and not waiting:
                 stack.enter_context(store.writing())
                 missing = store.missing(chunk)
@@ -209,5 +216,7 @@ def encode_with_store(
             if len(waiting) >= block:
                 encoded += flush(block)
             advance(len(chunk))
+        if known:
+            advance(known)
         encoded += flush(block)
     return encoded

@@ -21,6 +21,7 @@ from limbeck.training.lists import TrainingLists
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.stages import Fit, fit
+from limbeck.training.targets import scores_are_cosines
 
 DevMeasure = Callable[[Matcher], dict[str, float]]
 
@@ -42,6 +43,13 @@ class BaseSession(ABC):
             self.warnings.append(line)
             if is_main():
                 say(f"warning: {line}")
+
+    def teacher_gives_cosines(self, treatment: str) -> bool:
+        """Whether the teacher's scores are cosines, which no temperature for logits fits; says what is done to them."""
+        found = scores_are_cosines(self.teacher)
+        if found and is_main():
+            say(f"the teacher's scores are cosines: {treatment} for training (teacher.standardise: none leaves them)")
+        return found
 
     @property
     @abstractmethod

@@ -11,13 +11,14 @@ NAMED = 3  # students that a line names
 
 
 def cautions(measured: Sequence[Measured]) -> list[str]:
-    """A line for each baseline that some student ends below, by the first measure."""
+    """A line for each baseline that some student ends below, by the first measure, and for students that are slow."""
     lines = []
     for baseline in measured:
         if baseline.row.kind == "baseline" and baseline.row.measures:
             students = [one.row for one in measured if one.row.kind == "student" and one.teacher == baseline.teacher]
             lines += _below(baseline.row, students)
-    return lines
+    slower = [one.row for one in measured if one.row.kind == "student" and (one.row.speedup or 1) < 1]
+    return lines + [f"{row.name} is slower than its teacher ({row.speedup:.2g} times its speed)." for row in slower]
 
 
 def _below(baseline: Row, students: Sequence[Row]) -> list[str]:

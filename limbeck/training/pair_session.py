@@ -151,6 +151,10 @@ class PairSession(BaseSession):
         spec = self.recipe.teacher
         if spec is None or spec.standardise == "none":
             return None
+        if spec.standardise == "auto" and (
+            spec.live or not self.teacher_gives_cosines("brought to mean 0, deviation 1")
+        ):
+            return None
         if spec.standardise == "list":
             raise LimbeckError("teacher.standardise: list means nothing for pairs, which stand alone; use global")
         return standardiser("global", torch.from_numpy(self.teacher_scores(self.splits.train)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 import time
@@ -39,6 +40,7 @@ from limbeck.training.references import measure_references, teacher_below_its_st
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
 from limbeck.training.session import Session
 from limbeck.training.stages import Fit, fit, frozen
+from limbeck.training.targets import poor_targets
 from limbeck.training.trainer import keep_snapshot
 
 METRICS = "metrics.json"
@@ -127,25 +129,26 @@ def claim_folder(folder: Path, recipe: Recipe) -> None:
         if left == ["recipe.yaml"]:  # nothing has been done yet: a mistake may be mended
             write_recipe(recipe, place)
         elif place.exists():
-            difference = _difference(load_recipe(place).model_dump(), recipe.model_dump())
+            difference = _difference(load_recipe(place).model_dump(mode="json"), recipe.model_dump(mode="json"))
             if difference:
-                raise LimbeckError(
-                    f"{folder}: holds a run of another recipe ({difference} differs); choose another --out or remove it"
-                )
+                key, theirs, ours = difference
+                values = f"{key} is {json.dumps(theirs)} there and {json.dumps(ours)} here"
+                remedy = f"choose another --out, remove it, or go on with it by --set {key}=..."
+                raise LimbeckError(f"{folder}: holds a run of another recipe ({values}); {remedy}")
         elif left:
             raise LimbeckError(f"{folder}: is not empty and holds no run; choose another --out")
         else:
             write_recipe(recipe, place)
 
 
-def _difference(old: Any, new: Any, place: str = "") -> str | None:
-    """The dotted path of the first value that differs."""
+def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | None:
+    """The dotted path of the first value that differs, and both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         pairs = [(key, old.get(key), new.get(key)) for key in {**old, **new}]
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = [(str(number), *both) for number, both in enumerate(zip(old, new, strict=True))]
     else:
-        return None if old == new else place
+        return None if old == new else (place, old, new)
     for key, one, other in pairs:
         found = _difference(one, other, f"{place}.{key}" if place else key)
         if found:
@@ -179,9 +182,11 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
         how = Fit(name, place.parent / "work", session.log, recipe.seed, dev or session.student_dev, live)
         how.outputs = session.work / "frozen"
         if distils:
-            for stage in stages:
-                session.lists(stage, recipe.seed)  # so that all scores are there before their statistics
+            lists = [session.lists(stage, recipe.seed) for stage in stages]  # all scores, before their statistics
             how.standardise = session.standardise
+            for stage, some in zip(stages, lists, strict=True):
+                for line in poor_targets(stage, some, how.standardise, live) if is_main() else ():
+                    session.warn(line)
             session.warn(teacher_below_its_start(session))
         if "snapshots" in recipe.evaluation.analyses and dev is not None and session.ranks:
             how.snapshots = place.parent / SNAPSHOTS

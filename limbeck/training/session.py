@@ -26,6 +26,7 @@ from limbeck.training.negatives import candidate_pools
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.queries import QuerySplits, split_queries
 from limbeck.training.recipe import ListSpec, Recipe, Stage
+from limbeck.training.targets import COSINE_SCALE, scale_cosines
 from limbeck.training.trainer import standardiser
 
 
@@ -205,6 +206,8 @@ class Session(BaseSession):
         spec = self.recipe.teacher
         if spec is None or spec.standardise == "none":
             return None
+        if spec.standardise == "auto":
+            return scale_cosines if self.teacher_gives_cosines(f"multiplied by {COSINE_SCALE:g}") else None
         run = self.given_scores if self.teacher is None else self.store.to_run()
         known = [score for query in self.splits.train if query in run for score in run[query].values()]
         return standardiser(spec.standardise, torch.tensor(known))
