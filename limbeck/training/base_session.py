@@ -60,6 +60,10 @@ class BaseSession(ABC):
     def has_test(self) -> bool:
         """Whether there is something labelled to report on."""
 
+    def no_test(self) -> str:
+        """Why there is nothing to report on."""
+        return f"no labelled split {self.recipe.data.test!r}"
+
     @abstractmethod
     def facts(self) -> dict[str, int]:
         """How much there is of what, for the report."""

@@ -85,6 +85,7 @@ class Bench:
 
     def __init__(self, session: Session) -> None:
         self.session, self.spec = session, session.recipe.evaluation
+        session.warn_of_irrelevance()
         splits = session.splits
         self.labels = {query: splits.test_labels[query] for query in splits.test}
         self.candidates = session.candidates(splits.test, session.recipe.data.test or "test", self.spec.depth)

@@ -31,6 +31,7 @@ from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.base_session import BaseSession
 from limbeck.training.cautions import cautions
 from limbeck.training.measured import once
+from limbeck.training.pair_classes import with_classes
 from limbeck.training.pair_results import PairBench
 from limbeck.training.pair_session import PairSession
 from limbeck.training.processes import is_main, main_first, start_processes
@@ -71,7 +72,7 @@ def distill(
 ) -> Result:
     """Run a recipe. Killed at any point and called again, it goes on where it was; a finished run is returned as is."""
     start_processes()
-    checked = load_recipe(recipe, overrides)
+    checked = with_classes(load_recipe(recipe, overrides))
     folder = Path(out) if out is not None else Path("runs") / checked.name
     if (folder / STUDENTS).exists():
         raise LimbeckError(f"{folder}: holds a sweep; choose another --out")
@@ -82,7 +83,7 @@ def distill(
         began = time.monotonic()
         session = open_session(checked, folder)
         if not session.has_test:
-            say(f"{session.data.name}: no labelled split {checked.data.test!r}, so the student will not be measured")
+            say(f"{session.data.name}: {session.no_test()}, so the student will not be measured")
         student = train_student(session, checked, "student", folder / "student")
         with main_first() as main:  # one process measures: the others would be timed against each other
             if main:

@@ -37,6 +37,7 @@ from limbeck.training.base_session import BaseSession
 from limbeck.training.cautions import cautions
 from limbeck.training.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
 from limbeck.training.measured import RESULT, read_measured, save_measured
+from limbeck.training.pair_classes import with_classes
 from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
 from limbeck.training.references import measure_references
@@ -86,9 +87,10 @@ def sweep(
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
     refuse_repeated([*axes, *tuned])
     base = load_base(recipe, overrides, [*axes, *tuned])
-    grid = cells(base, axes)
+    grid = [replace(cell, recipe=with_classes(cell.recipe)) for cell in cells(base, axes)]
     refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}
+    tries = {name: [replace(one, recipe=with_classes(one.recipe)) for one in some] for name, some in tries.items()}
     reference = _reference([cell.name for cell in grid], against)
     if seeds < 1:
         raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
@@ -237,7 +239,7 @@ class _Sweep:
         session.check(recipe)
         if not known:
             if not session.has_test:
-                problem = f"{session.data.name}: no labelled split {recipe.data.test!r}, and a sweep compares on it"
+                problem = f"{session.data.name}: {session.no_test()}, and a sweep compares on it"
                 raise LimbeckError(f"{problem}; give data.test")
             if tuned:
                 _refuse_no_dev(session)
