@@ -18,7 +18,7 @@ def best_student(rows: list[ModelRow], measure: str) -> ModelRow | None:
     if not students:
         return None
     top = max(row.measures[measure] for row in students)
-    good = [row for row in students if row.measures[measure] >= top * (1 - NEARLY_THE_BEST)]
+    good = [row for row in students if row.measures[measure] >= top - NEARLY_THE_BEST * abs(top)]
     return max(good, key=lambda row: (row.speedup or 0.0, row.measures[measure]))
 
 
@@ -36,10 +36,8 @@ def headline(metrics: Metrics) -> str:
     title, speed = measure_title(measure), _speed(student.speedup)
     if student.kept is None:
         teacher = next((row for row in metrics.rows if row.kind == "teacher" and measure in row.measures), None)
-        beside = f", the teacher {teacher.measures[measure]:.3f}" if teacher is not None else ""
-        return (
-            f"{name} reaches {title} {student.measures[measure]:.3f}{beside}{',' if beside and speed else ''}{speed}."
-        )
+        beside = f" (teacher {teacher.measures[measure]:.3f})" if teacher is not None else ""
+        return f"{name} reaches {title} {student.measures[measure]:.3f}{beside}{speed}."
     if metrics.task == "pairs" and not student.kept:
         return f"{name} does no better than chance: {title} {student.measures[measure]:.3f}."
     verb = "keeps" if student.kept <= 1 else "reaches"

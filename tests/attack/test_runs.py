@@ -140,11 +140,10 @@ def test_a_changed_byte_in_a_run_is_detected_or_harmless(long_recipe, recipe_fil
 
 
 def refuses(recipe: dict, folder: Path) -> bool:  # noqa: F811
-    """Whether a run is refused, in one line."""
+    """Whether a run is refused."""
     try:
         lb.distill(recipe, folder)
-    except LimbeckError as error:
-        assert "\n" not in str(error).strip()
+    except LimbeckError:
         return True
     return False
 

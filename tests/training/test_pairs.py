@@ -528,7 +528,7 @@ def test_all_that_does_not_fit_classes_is_told_at_once(recipe, pairs, tmp_path):
     write_classes(pairs, classes=3)
     recipe["evaluation"]["measures"] = ["pearson"]
     recipe["student"] |= {"outputs": 3, "tokens": [2, 2, 2]}
-    with pytest.raises(LimbeckError, match="6 things do not fit together") as caught:
+    with pytest.raises(LimbeckError, match="5 things do not fit together") as caught:
         distill(recipe, tmp_path / "run")
     told = str(caught.value)
     for part in (
@@ -549,7 +549,7 @@ def test_grades_are_scaled_to_be_learnt_and_measured_as_they_are(recipe, pairs, 
     assert "pairs: labels run from 0 to 5; binary_ce learns them scaled to 0 to 1" in told.lines
     session = PairSession(load_recipe(recipe), tmp_path / "session")
     lists = session.lists(load_recipe(recipe).teacher.stages[0], 0)
-    assert set(np.unique(lists._labels).round(3).tolist()) == {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}
+    assert np.unique(lists._labels) == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 
 
 def test_a_teacher_below_its_start_is_named_before_students_learn_from_it(recipe, tmp_path, monkeypatch):
