@@ -7,6 +7,7 @@ the entropy of the targets, from 0 (one-hot) to 1 (uniform).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -58,7 +59,8 @@ def _judged(text: str, scores: list[np.ndarray]) -> str | None:
     objective = parse(text)[1]
     tau = _temperature(objective)
     entropies = [entropy for one in scores if (entropy := _entropy(objective, one, tau)) is not None]
-    if not entropies or ONE_HOT <= (found := float(np.mean(entropies))) <= UNIFORM:
+    found = float(np.mean(entropies)) if entropies else math.nan
+    if math.isnan(found) or ONE_HOT <= found <= UNIFORM:  # a score that is no number is refused in training
         return None
     shape, why = ("uniform", "a student learns next to nothing from them") if found > UNIFORM else ("one-hot", "")
     why = why or "they say no more than labels would"
