@@ -66,7 +66,9 @@ def _judged(text: str, scores: list[np.ndarray]) -> str | None:
     why = why or "they say no more than labels would"
     better = with_argument(text, _argument(objective), f"{_suggested(objective, scores):.2g}")
     told = f"{text}: the teacher's targets are nearly {shape} (entropy {found:.3f} of 1), so {why}"
-    return f"{told}; tau does not fit the scale of its scores: try {better}"
+    cause = "tau does not fit the scale of its scores"
+    cause += ", or it has not learnt enough" if found > UNIFORM else ""
+    return f"{told}; {cause}: try {better}"
 
 
 def _temperature(objective: Objective) -> float | None:
