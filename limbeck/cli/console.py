@@ -47,9 +47,9 @@ class Bars:
             self.progress.remove_task(task)
             if not self.progress.tasks:
                 self.progress.stop()
-            spent = time.monotonic() - started
-            if spent > 1 and not self.progress.tasks:
-                err.print(f"[dim]{label}: {spent:.0f} s[/dim]", highlight=False)
+        spent = time.monotonic() - started  # told of a task that came to its end, not of one that was cut short
+        if spent > 1 and not self.progress.tasks:
+            err.print(f"[dim]{label}: {spent:.0f} s[/dim]", highlight=False)
 
     def say(self, message: str) -> None:
         err.print(message, highlight=False, markup=False)
@@ -79,9 +79,9 @@ class Lines:
             yield advance
         finally:
             self.tasks.remove(task)
-            spent = time.monotonic() - task.started
-            if spent > SILENCE and not self.tasks:
-                self.say(f"{label}: done in {spent:.0f} s")
+        spent = time.monotonic() - task.started  # told of a task that came to its end, not of one that was cut short
+        if spent > SILENCE and not self.tasks:
+            self.say(f"{label}: done in {spent:.0f} s")
 
     def say(self, message: str) -> None:
         self.spoke = time.monotonic()

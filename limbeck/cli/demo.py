@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
         """Distil a cross-encoder into 2-layer dual encoders on Python's own docstrings: about 5 minutes on 2 cores."""
         from limbeck.cli.console import err, reporter
         from limbeck.cli.console import out as console
-        from limbeck.cli.tables import results_table
+        from limbeck.cli.tables import print_warnings, results_table
         from limbeck.files import read_json
         from limbeck.progress import reporting
         from limbeck.training.results import rows_as_json
@@ -42,9 +42,11 @@ def register(app: typer.Typer) -> None:
             result = sweep("demo", [OBJECTIVES], out=out, overrides=override, questions=QUESTIONS, note=NOTE)
         if as_json:
             found = {"folder": str(out), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
+            found["warnings"] = result.warnings
             print(json.dumps(found, indent=2, ensure_ascii=False))
             return
         console.print(results_table(result.rows, console.width))
+        print_warnings(result.warnings)
         console.print(f"\n{NOTE}", style="dim", highlight=False, soft_wrap=True)
         for example in read_json(out / "examples.json"):
             console.print(f"\n{example['query']}?", style="bold", highlight=False)

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
         """Distil a teacher into a student. Killed at any point, the same command goes on where it was."""
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
-        from limbeck.cli.tables import results_table
+        from limbeck.cli.tables import print_warnings, results_table
         from limbeck.progress import reporting
         from limbeck.training import distill as run
         from limbeck.training.processes import is_main
@@ -31,8 +31,10 @@ def register(app: typer.Typer) -> None:
             return
         if as_json:
             found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
+            found["warnings"] = result.warnings
             print(json.dumps(found, indent=2, ensure_ascii=False))
             return
         if result.rows:
             console.print(results_table(result.rows, console.width))
+            print_warnings(result.warnings)
         console.print(f"\nstudent  {result.folder / 'student'}\nreport   {result.report}", highlight=False)

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         """Run a recipe over a grid of settings. Cut short or given more values or seeds, it does only what is new."""
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
-        from limbeck.cli.tables import results_table
+        from limbeck.cli.tables import print_warnings, results_table
         from limbeck.progress import reporting
         from limbeck.training.results import rows_as_json
         from limbeck.training.sweep import sweep as run
@@ -38,9 +38,11 @@ def register(app: typer.Typer) -> None:
         failed = [f"{row.name}: {text}" for row in result.rows for text in row.failed or []]
         if as_json:
             found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
+            found["warnings"] = result.warnings
             print(json.dumps(found, indent=2, ensure_ascii=False))
         else:
             console.print(results_table(result.rows, console.width))
+            print_warnings(result.warnings)
             if seeds > 1:
                 console.print("\nMeans over seeds with their standard deviation; p is Holm's.", style="dim")
             console.print(f"\nbest on dev  {result.folder / 'student'}\nreport       {result.report}", highlight=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,14 @@ def results_table(rows: list[Row], width: int) -> Table:
     return wide if fits else _results(rows, "\n")
 
 
+def print_warnings(lines: Sequence[str]) -> None:
+    """What a table does not say by itself, below it."""
+    from limbeck.cli.console import out
+
+    for line in lines:
+        out.print(f"\nwarning: {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
 def _results(rows: list[Row], gap: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model", overflow="fold", min_width=16)
@@ -39,7 +47,7 @@ def _results(rows: list[Row], gap: str) -> Table:
         "ms/query": lambda row: f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
         "pairs/s": lambda row: f"{row.pairs_per_second:,.0f}" if row.pairs_per_second is not None else "",
         "size": lambda row: f"{row.size_mb:,.0f} MB" if row.size_mb is not None else "",
-        "speed-up": lambda row: f"{row.speedup:,.0f}x" if row.speedup is not None else "",
+        "speed-up": _speedup,
     }
     compared = next((row.significance["against"] for row in rows if row.significance), None)
     if compared is not None:
@@ -84,6 +92,14 @@ def _measure(row: Row, name: str, gap: str) -> str:
         return ""
     spread = f"{gap}±{row.spread[name]:.3f}" if row.spread and name == next(iter(row.measures)) else ""
     return f"{row.measures[name]:.3f}{spread}"
+
+
+def _speedup(row: Row) -> str:
+    if row.speedup is None:
+        return ""
+    if row.speedup < 1 and row.kind == "student":
+        return f"{row.speedup:.2g}x (slower)"
+    return f"{row.speedup:,.0f}x" if row.speedup >= 10 else f"{row.speedup:.2g}x"
 
 
 def _significance(row: Row, gap: str) -> str:

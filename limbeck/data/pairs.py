@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,16 @@ def load_pairs(source: str | Path) -> PairData:
         raise bad_input(source, "holds no pair files", remedy)
     name = source.resolve().name if source.is_dir() else bare_stem(source)
     return pair_data(name, {split: (file, read_records(file)) for split, file in files.items()})
+
+
+def place_of(source: str | Path, split: str, number: int) -> str:
+    """Where the pair with this number in a split stands, `FILE:LINE:`, for an error; the file is read again for it."""
+    path = Path(source)
+    file = split_files(path).get(split) if path.is_dir() else path if path.is_file() else None
+    if file is None:
+        return f"{source}: of {split} pair {number}"
+    line = next(islice(read_records(file), number - 1, None), (number, {}))[0]
+    return f"{file}:{line}:"
 
 
 def pair_data(name: str, splits: Mapping[str, tuple[str | Path, Iterable[tuple[int, Record]]]]) -> PairData:

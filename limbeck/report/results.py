@@ -18,7 +18,7 @@ def best_student(rows: list[ModelRow], measure: str) -> ModelRow | None:
     if not students:
         return None
     top = max(row.measures[measure] for row in students)
-    good = [row for row in students if row.measures[measure] >= top * (1 - NEARLY_THE_BEST)]
+    good = [row for row in students if row.measures[measure] >= top - NEARLY_THE_BEST * abs(top)]
     return max(good, key=lambda row: (row.speedup or 0.0, row.measures[measure]))
 
 
@@ -33,11 +33,22 @@ def headline(metrics: Metrics) -> str:
         return f"{best.name} reaches {measure_title(measure)} {best.measures[measure]:.3f}."
     short = dict(zip([row.name for row in metrics.rows], short_names([row.name for row in metrics.rows]), strict=True))
     name = short[student.name]
+    title, speed = measure_title(measure), _speed(student.speedup)
     if student.kept is None:
-        return f"{name} reaches {measure_title(measure)} {student.measures[measure]:.3f}."
+        teacher = next((row for row in metrics.rows if row.kind == "teacher" and measure in row.measures), None)
+        beside = f" (teacher {teacher.measures[measure]:.3f})" if teacher is not None else ""
+        return f"{name} reaches {title} {student.measures[measure]:.3f}{beside}{speed}."
+    if metrics.task == "pairs" and not student.kept:
+        return f"{name} does no better than chance: {title} {student.measures[measure]:.3f}."
     verb = "keeps" if student.kept <= 1 else "reaches"
-    speed = f" at {times(student.speedup)} its speed" if student.speedup is not None else ""
-    return f"{name} {verb} {share(student.kept)} of the teacher's {measure_title(measure)}{speed}."
+    above = " above chance" if metrics.task == "pairs" else ""
+    return f"{name} {verb} {share(student.kept)} of the teacher's {title}{above}{speed}."
+
+
+def _speed(speedup: float | None) -> str:
+    if speedup is None:
+        return ""
+    return f" at {times(speedup)} its speed" if speedup >= 1 else " but is slower than its teacher"
 
 
 def result(run: RunFiles) -> Section | None:
@@ -60,6 +71,7 @@ def result(run: RunFiles) -> Section | None:
                     f"(95% interval {test.low:+.3f} to {test.high:+.3f}, {_corrected(test)})."
                 )
             )
+    blocks += [Text(f"Warning: {line}") for line in metrics.warnings]
     if metrics.note:
         blocks.append(Text(metrics.note))
     return Section("Result", blocks)
@@ -143,13 +155,13 @@ def _quality(rows: list[ModelRow]) -> Columns:
 
 def _cost(rows: list[ModelRow]) -> Columns:
     """What is kept of the teacher's quality, and at what cost."""
-    kept = Column("Kept", ".1f", "high", "Share of the teacher's quality", "%")
+    kept = Column("Kept", ".1f", "high", "Share of the teacher's quality; of pairs, of what is above chance", "%")
     return {
         kept: [None if row.kept is None else 100 * row.kept for row in rows],
         Column("ms / query", ",.2f", "low", "Milliseconds for one query"): [row.ms_per_query for row in rows],
         Column("Pairs / s", ",.0f", "high", "Pairs scored in a second"): [row.pairs_per_second for row in rows],
         Column("Size, MB", ",.0f", "low", "Of the weights in memory"): [row.size_mb for row in rows],
-        Column("Speed-up", ",.1f", "high", "Against the teacher", "×"): [row.speedup for row in rows],
+        Column("Speed-up", ",.1f", "high", "Against the teacher; below 1: slower", "×"): [row.speedup for row in rows],
     }
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from limbeck.errors import bad_input
 from limbeck.files import read_json
 from limbeck.report.colours import TEACHER, Colours
+from limbeck.sealed import opened, read_sealed
 
 REMEDY = "remove it and run the command that made this directory again"
 T = TypeVar("T")
@@ -78,6 +79,7 @@ class Metrics(BaseModel):
     seconds: float | None = None
     versions: dict[str, str] = {}
     note: str = ""
+    warnings: list[str] = []  # what the rows do not say by themselves
 
     @property
     def measure(self) -> str | None:
@@ -136,7 +138,7 @@ def read_run(run_dir: str | Path) -> RunFiles:
         raise bad_input(run_dir, "no such directory", "name the directory that `limbeck distill --out` wrote")
     metrics_path, examples_path, recipe_path = (run_dir / n for n in ("metrics.json", "examples.json", "recipe.yaml"))
     not_finished = "wait until the run has finished, or name the directory that `limbeck distill --out` wrote"
-    metrics = read_json(metrics_path, REMEDY if metrics_path.exists() else not_finished)
+    metrics = read_sealed(metrics_path, REMEDY if metrics_path.exists() else not_finished)
     examples = read_json(examples_path, REMEDY) if examples_path.exists() else []
     checked = _checked(Metrics, metrics, metrics_path)
     kinds = ("teacher", "student", "baseline")
@@ -181,7 +183,9 @@ def _read_log(path: Path) -> list[LogLine]:
             value = json.loads(line)
         except json.JSONDecodeError as error:
             raise bad_input(path, f"is not valid JSON ({error.msg})", REMEDY, number) from error
-        entry = _checked(LogLine, value, path, number)
+        if (record := opened(value)) is None:
+            raise bad_input(path, "is damaged", REMEDY, number)
+        entry = _checked(LogLine, record, path, number)
         key = (entry.model, entry.stage, entry.step)
         earlier = steps.get(key)
         if earlier is not None and (earlier.loss is None or entry.loss is None):

@@ -206,9 +206,16 @@ def encode_with_store(
         return stored
 
     stream = iter(texts)
+    known = 0  # texts that were stored before: told at once, so that the time left is that of the others
     with progress(label, len(texts) if isinstance(texts, Sized) else total) as advance, ExitStack() as stack:
         while chunk := list(islice(stream, block)):
             missing = store.missing(chunk)
+            if not missing and not encoded and not waiting:
+                known += len(chunk)
+                continue
+            if known:
+                advance(known)
+                known = 0
             if missing and not encoded and not waiting:
                 stack.enter_context(store.writing())
                 missing = store.missing(chunk)
@@ -217,5 +224,7 @@ def encode_with_store(
             advance(len(chunk) - (len(waiting) - before))  # what is stored already, or waits already
             if len(waiting) >= block:
                 encoded += flush(block, advance)
+        if known:
+            advance(known)
         encoded += flush(block, advance)
     return encoded

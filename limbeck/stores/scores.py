@@ -199,9 +199,16 @@ def score_with_store(
             return 0
         return store.append([pair[0] for pair in batch], [pair[1] for pair in batch], score(batch))
 
+    known = 0  # pairs that were stored before: told at once, so that the time left is that of the others
     with progress("Scoring", total) as advance, ExitStack() as stack:
         for query_id, document_ids in candidates:
             missing = store.missing_by_query(query_id, document_ids)
+            if not missing and not scored and not waiting:
+                known += len(document_ids)
+                continue
+            if known:
+                advance(known)
+                known = 0
             if missing and not scored and not waiting:
                 stack.enter_context(store.writing())
                 missing = store.missing_by_query(query_id, document_ids)
@@ -209,6 +216,8 @@ def score_with_store(
             while len(waiting) >= block:
                 scored += flush()
             advance(len(document_ids))
+        if known:
+            advance(known)
         scored += flush()
     return scored
 

@@ -19,6 +19,7 @@ from limbeck.evaluation.candidates import ALL, GIVEN
 from limbeck.files import digest, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.sealed import opened, seal
 from limbeck.stores import ScoreStore, score_with_store
 from limbeck.stores.append_log import AppendLog
 
@@ -67,13 +68,23 @@ def _refuse_edited_queries(store: ScoreStore, data: RankingData, query_ids: Iter
         raise LimbeckError(f"{problem}; give the new text an id of its own, or delete {store.path}")
     if new := [query for query in ids if query not in known]:
         with store.writing():
-            AppendLog(path).append({"_id": query, "digest": said[query]} for query in new)
+            AppendLog(path).append(seal({"_id": query, "digest": said[query]}) for query in new)
 
 
 def _queries_scored(path: Path) -> dict[str, str]:
-    """Query id -> digest of its text. A line that a kill cut short, or that is being written, is not there yet."""
-    whole = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return {record["_id"]: record["digest"] for record in map(json.loads, whole)}
+    """Query id -> digest of its text. A line that a kill cut short, or that is being written, is not there yet; one
+    that is damaged is left out, and written again when its query is asked for.
+    """
+    whole = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.exists() else []
+    records = filter(None, map(_record, whole))
+    return {record["_id"]: record["digest"] for record in records if {"_id", "digest"} <= set(record)}
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        return opened(json.loads(line))
+    except json.JSONDecodeError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import ColBERT, Matcher, MatcherSpec, build
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.spec import TEACHER
+from limbeck.progress import say
 from limbeck.training.lists import TrainingLists
-from limbeck.training.processes import main_first
+from limbeck.training.processes import is_main, main_first
 from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.stages import Fit, fit
+from limbeck.training.targets import scores_are_cosines
 
 DevMeasure = Callable[[Matcher], dict[str, float]]
 
@@ -33,6 +35,21 @@ class BaseSession(ABC):
         self.recipe, self.folder = recipe, folder
         self.work, self.log = folder / "work", folder / "log.jsonl"
         self.teacher_failed = False  # whether it could not be loaded or trained
+        self.warnings: list[str] = []  # for the table and the report; each is said when it is found
+
+    def warn(self, line: str | None) -> None:
+        """Say a line once, and keep it for the end."""
+        if line is not None and line not in self.warnings:
+            self.warnings.append(line)
+            if is_main():
+                say(f"warning: {line}")
+
+    def teacher_gives_cosines(self, treatment: str) -> bool:
+        """Whether the teacher's scores are cosines, which no temperature for logits fits; says what is done to them."""
+        found = scores_are_cosines(self.teacher)
+        if found and is_main():
+            say(f"the teacher's scores are cosines: {treatment} for training (teacher.standardise: none leaves them)")
+        return found
 
     @property
     @abstractmethod
@@ -42,6 +59,10 @@ class BaseSession(ABC):
     @abstractmethod
     def has_test(self) -> bool:
         """Whether there is something labelled to report on."""
+
+    def no_test(self) -> str:
+        """Why there is nothing to report on."""
+        return f"no labelled split {self.recipe.data.test!r}"
 
     @abstractmethod
     def facts(self) -> dict[str, int]:

@@ -50,8 +50,10 @@ def _damage(folder: Path) -> str | None:
         manifest = read_json(folder / MANIFEST)
     except LimbeckError:
         return "has no manifest"
+    if not isinstance(manifest, dict):
+        return "has a damaged manifest"
     for name, expected in manifest.items():
         file = folder / name
-        if not file.exists() or checksum(file) != expected:
+        if not file.is_file() or checksum(file) != expected:
             return f"{name} is damaged"
     return None

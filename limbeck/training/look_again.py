@@ -10,12 +10,13 @@ from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import read_json
 from limbeck.matchers import load as load_matcher
 from limbeck.training.analyse import Analyst
+from limbeck.training.measured import read_measured
 from limbeck.training.recipe import Analysis
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Measured, finish, over_seeds
 from limbeck.training.run import METRICS, measure_run, open_session, read_results
 from limbeck.training.session import Session
-from limbeck.training.sweep import MEASURED, PLAN, read_measured
+from limbeck.training.sweep import MEASURED, PLAN
 
 CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
 MADE_AT_THE_END = {

@@ -26,8 +26,9 @@ from limbeck.stores import EncodingStore
 from limbeck.stores.encodings import encode_with_store
 from limbeck.training.base_session import BaseSession, DevMeasure
 from limbeck.training.pair_checks import check_pairs
+from limbeck.training.pair_classes import grade_range, scaled
 from limbeck.training.pair_lists import PairLists, label_array
-from limbeck.training.processes import main_first
+from limbeck.training.processes import is_main, main_first
 from limbeck.training.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage
 from limbeck.training.trainer import standardiser
 
@@ -151,6 +152,10 @@ class PairSession(BaseSession):
         spec = self.recipe.teacher
         if spec is None or spec.standardise == "none":
             return None
+        if spec.standardise == "auto" and (
+            spec.live or not self.teacher_gives_cosines("brought to mean 0, deviation 1")
+        ):
+            return None
         if spec.standardise == "list":
             raise LimbeckError("teacher.standardise: list means nothing for pairs, which stand alone; use global")
         return standardiser("global", torch.from_numpy(self.teacher_scores(self.splits.train)))
@@ -206,11 +211,21 @@ class PairSession(BaseSession):
             if not pairs:
                 problem = f"{self.data.name}: {', '.join(stage.objectives)} learns from labels, and there are none"
                 raise LimbeckError(f"{problem}; label some pairs, or distil from a teacher with soft_binary_ce")
-        if any(isinstance(objective, binary_ce) for _, objective in stage.weighted_objectives()):
-            _refuse_no_probability(self.data.name, pairs)
+        labels = label_array(pairs)
+        learns_yes_or_no = any(isinstance(each, binary_ce) for _, each in stage.weighted_objectives())
+        if learns_yes_or_no and self.grades is not None:
+            labels = scaled(labels, self.grades)
         teacher = self.recipe.teacher
         cached = "scores" in stage.teacher_signals and teacher is not None and not teacher.live
-        return PairLists(pairs, label_array(pairs), self.teacher_scores(pairs) if cached else None)
+        return PairLists(pairs, labels, self.teacher_scores(pairs) if cached else None)
+
+    @cached_property
+    def grades(self) -> tuple[float, float] | None:
+        """The ends of the scale that labels are grades on; None where they are probabilities or classes."""
+        ends = grade_range(self.data)
+        if ends is not None and is_main():
+            say(f"{self.data.name}: labels run from {ends[0]:g} to {ends[1]:g}; binary_ce learns them scaled to 0 to 1")
+        return ends
 
 
 def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
@@ -245,18 +260,6 @@ def _known_by(texts: tuple[str, ...]) -> str:
     if any(JOIN in text for text in texts):
         return JOIN + json.dumps(texts)
     return JOIN.join(texts)
-
-
-def _refuse_no_probability(name: str, pairs: Sequence[Pair]) -> None:
-    for pair in pairs:
-        if isinstance(pair.label, tuple):
-            problem, remedy = "has one for each class", "use class_ce, with outputs for as many classes"
-        elif pair.label is not None and not 0 <= pair.label <= 1:
-            problem, remedy = f"is {pair.label:g}", "divide grades by the highest, or use class_ce for classes"
-        else:
-            continue
-        wanted = "where binary_ce wants one from 0 to 1"
-        raise LimbeckError(f"{name}: the label of ({pair.texts[0][:40]!r}, ...) {problem}, {wanted}; {remedy}")
 
 
 def _either_way(pairs: Sequence[Pair]) -> set[tuple[str, ...]]:

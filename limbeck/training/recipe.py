@@ -199,8 +199,10 @@ class TeacherSpec(Part):
     scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
     bf16: bool = Field(False, description="let its transformer score in bfloat16: faster on GPUs and on some CPUs")
     live: bool = Field(False, description="run the teacher inside every step instead of storing its scores")
-    standardise: Literal["none", "list", "global"] = Field(
-        "none", description="shift and scale the teacher's scores to mean 0 and deviation 1, per list or over all"
+    standardise: Literal["auto", "none", "list", "global"] = Field(
+        "auto",
+        description="shift and scale the teacher's scores to mean 0 and deviation 1, per list or over all; auto "
+        "multiplies a dual encoder's cosines by 20 (of pairs: global) and leaves other scores as they are",
     )
     seed: int | None = Field(None, ge=0, lt=2**31, description="of a teacher to train; the recipe's by default")
 
@@ -299,7 +301,7 @@ class EvaluationSpec(Part):
             raise ValueError(str(error)) from error
 
     baselines: list[Literal["bm25", "start"]] = Field(
-        ["bm25"], description="rows beside teacher and student; `start` is the student's start as it is"
+        ["bm25", "start"], description="rows beside teacher and student; `start` is the student's start as it is"
     )
     threshold: str = Field(
         "f1",

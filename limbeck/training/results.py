@@ -21,6 +21,7 @@ from limbeck.evaluation import (
     rerank,
     retrieve,
 )
+from limbeck.evaluation.chance import chance, kept
 from limbeck.evaluation.command import size_in_mb
 from limbeck.evaluation.pair_result import PairResult
 from limbeck.evaluation.rank import Scorer, can_search
@@ -52,7 +53,7 @@ class Row:
     failed: list[str] | None = None  # what went wrong with the others
     chosen: str | None = None  # the setting that was chosen on dev, where there was a choice
     logged: str | None = None  # what the log calls the students of a sweep's row, before the seed
-    kept: float | None = None  # share of the teacher's quality, by the first measure
+    kept: float | None = None  # share of the teacher's quality above chance, by the first measure
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
     size_mb: float | None = None
@@ -85,6 +86,7 @@ class Bench:
 
     def __init__(self, session: Session) -> None:
         self.session, self.spec = session, session.recipe.evaluation
+        session.warn_of_irrelevance()
         splits = session.splits
         self.labels = {query: splits.test_labels[query] for query in splits.test}
         self.candidates = session.candidates(splits.test, session.recipe.data.test or "test", self.spec.depth)
@@ -236,10 +238,7 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
         first = next(iter(row.measures))
         teacher = teachers.get(measured.teacher or "", first_teacher)
         if teacher is not None:
-            quality = teacher.row.measures[first]
-            row = replace(
-                row, kept=row.measures[first] / quality if quality else None, speedup=_speedup(row, teacher.row)
-            )
+            row = replace(row, kept=_kept(measured, teacher, first), speedup=_speedup(row, teacher.row))
         enough = len(measured.result) > 1
         if row.kind == "student" and reference is not None and reference is not measured and enough:
             found = _compared(measured.result, reference.result, first)
@@ -256,6 +255,11 @@ def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
     for significance, corrected in zip(tested, holm([test["p"] for test in tested]), strict=True):
         significance["p_holm"] = float(corrected)
     return finished
+
+
+def _kept(ours: Measured, teacher: Measured, measure: str) -> float | None:
+    lowest = chance(teacher.result, measure)
+    return None if lowest is None else kept(ours.row.measures[measure], teacher.row.measures[measure], lowest)
 
 
 def _compared(ours: RankingResult | PairResult, theirs: RankingResult | PairResult, measure: str) -> Comparison:

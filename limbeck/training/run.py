@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,23 +20,30 @@ from limbeck import __version__
 from limbeck.data import PairData
 from limbeck.data import load as load_data
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import alone_in, read_json, recover_directory, write_json
-from limbeck.matchers import DualEncoder, Matcher, MatcherSpec, build
+from limbeck.files import alone_in, recover_directory
+from limbeck.matchers import Matcher, build
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.base import weights_digest
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import say
 from limbeck.report.run import run_report
+from limbeck.sealed import read_sealed, write_sealed
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.base_session import BaseSession
+from limbeck.training.cautions import cautions
+from limbeck.training.measured import once
+from limbeck.training.pair_classes import with_classes
 from limbeck.training.pair_results import PairBench
 from limbeck.training.pair_session import PairSession
 from limbeck.training.processes import is_main, main_first, start_processes
 from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.recipe_files import load_recipe, write_recipe
+from limbeck.training.references import measure_references, teacher_below_its_start
 from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
 from limbeck.training.session import Session
 from limbeck.training.stages import Fit, fit, frozen
 from limbeck.training.stored_outputs import stored_embeddings
+from limbeck.training.targets import poor_targets
 from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
 
@@ -48,6 +58,7 @@ class Result:
     folder: Path
     rows: list[Row]
     seconds: float
+    warnings: list[str] = field(default_factory=list)  # what the rows do not say by themselves
 
     @property
     def student(self) -> Matcher:
@@ -64,7 +75,7 @@ def distill(
 ) -> Result:
     """Run a recipe. Killed at any point and called again, it goes on where it was; a finished run is returned as is."""
     start_processes()
-    checked = load_recipe(recipe, overrides)
+    checked = with_classes(load_recipe(recipe, overrides))
     folder = Path(out) if out is not None else Path("runs") / checked.name
     if (folder / STUDENTS).exists():
         raise LimbeckError(f"{folder}: holds a sweep; choose another --out")
@@ -75,17 +86,18 @@ def distill(
         began = time.monotonic()
         session = open_session(checked, folder)
         if not session.has_test:
-            say(f"{session.data.name}: no labelled split {checked.data.test!r}, so the student will not be measured")
+            say(f"{session.data.name}: {session.no_test()}, so the student will not be measured")
         student = train_student(session, checked, "student", folder / "student")
         with main_first() as main:  # one process measures: the others would be timed against each other
             if main:
-                measured = measure_run(session, student) if session.has_test else []
+                measured = measure_run(session, student, session.work / "measured") if session.has_test else []
                 rows = [one.row for one in measured]
                 if measured and isinstance(session, Session):
                     Analyst(session, measured, folder).run(checked.evaluation.analyses)
                     own = [one for one in measured if one.row.kind == "student"]
                     analyse_axis(folder, [], [({}, checked.seed, one) for one in own], measured)
-                write_results(session, folder, rows, time.monotonic() - began, title=checked.name)
+                notes = [*session.warnings, *cautions(measured)]
+                write_results(session, folder, rows, time.monotonic() - began, title=checked.name, warnings=notes)
         return read_results(folder)
 
 
@@ -102,9 +114,10 @@ def finished_run(folder: Path) -> Result:
 
 
 def read_results(folder: Path) -> Result:
-    metrics = read_json(folder / METRICS)
+    metrics = read_sealed(folder / METRICS)
     try:
-        return Result(folder, [Row(**row) for row in metrics["rows"]], float(metrics["seconds"]))
+        rows = [Row(**row) for row in metrics["rows"]]
+        return Result(folder, rows, float(metrics["seconds"]), list(metrics.get("warnings", [])))
     except (TypeError, KeyError, ValueError) as error:
         raise bad_input(folder / METRICS, "is not a run's result", "remove it and run the command again") from error
 
@@ -120,25 +133,26 @@ def claim_folder(folder: Path, recipe: Recipe) -> None:
         if left == ["recipe.yaml"]:  # nothing has been done yet: a mistake may be mended
             write_recipe(recipe, place)
         elif place.exists():
-            difference = _difference(load_recipe(place).model_dump(), recipe.model_dump())
+            difference = _difference(load_recipe(place).model_dump(mode="json"), recipe.model_dump(mode="json"))
             if difference:
-                raise LimbeckError(
-                    f"{folder}: holds a run of another recipe ({difference} differs); choose another --out or remove it"
-                )
+                key, theirs, ours = difference
+                values = f"{key} is {json.dumps(theirs)} there and {json.dumps(ours)} here"
+                remedy = f"choose another --out, remove it, or go on with it by --set {key}=..."
+                raise LimbeckError(f"{folder}: holds a run of another recipe ({values}); {remedy}")
         elif left:
             raise LimbeckError(f"{folder}: is not empty and holds no run; choose another --out")
         else:
             write_recipe(recipe, place)
 
 
-def _difference(old: Any, new: Any, place: str = "") -> str | None:
-    """The dotted path of the first value that differs."""
+def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | None:
+    """The dotted path of the first value that differs, and both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         pairs = [(key, old.get(key), new.get(key)) for key in {**old, **new}]
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = [(str(number), *both) for number, both in enumerate(zip(old, new, strict=True))]
     else:
-        return None if old == new else place
+        return None if old == new else (place, old, new)
     for key, one, other in pairs:
         found = _difference(one, other, f"{place}.{key}" if place else key)
         if found:
@@ -175,9 +189,12 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
         signals_of(student, teacher, stages, how, session.folder / "teacher" / "embeddings")
         how.outputs = session.work / "frozen"
         if distils:
-            for stage in stages:
-                session.lists(stage, recipe.seed)  # so that all scores are there before their statistics
+            lists = [session.lists(stage, recipe.seed) for stage in stages]  # all scores, before their statistics
             how.standardise = session.standardise
+            for stage, some in zip(stages, lists, strict=True):
+                for line in poor_targets(stage, some, how.standardise, live) if is_main() else ():
+                    session.warn(line)
+            session.warn(teacher_below_its_start(session))
         if "snapshots" in recipe.evaluation.analyses and dev is not None and session.ranks:
             how.snapshots = place.parent / SNAPSHOTS
             if is_main() and not how.snapshots.exists():
@@ -222,38 +239,17 @@ def bench_of(session: BaseSession) -> Bench | PairBench:
     return Bench(session)
 
 
-def measure_run(session: BaseSession, student: Matcher) -> list[Measured]:
-    """Everything in a single run's table: teacher, baselines, student."""
-    bench = bench_of(session)
+def measure_run(session: BaseSession, student: Matcher, place: Path | None = None) -> list[Measured]:
+    """Everything in a single run's table: teacher, baselines, student. What lies in `place` is not measured again."""
+    bench = cache(lambda: bench_of(session))
     objectives = " + ".join(text for stage in session.recipe.stages for text in stage.objectives)
-    measured = [*measure_references(session, bench), bench.model("student", "student", student, objectives)]
-    return finish(measured)
 
+    def measure() -> Measured:
+        return bench().model("student", "student", student, objectives)
 
-def measure_references(session: BaseSession, bench: Bench | PairBench) -> list[Measured]:
-    """What students are compared with: the teacher and the recipe's baselines."""
-    rows = []
-    if session.teacher is not None:
-        rows.append(bench.model("teacher", "teacher", session.teacher))
-    for baseline in bench.spec.baselines:
-        if baseline == "bm25":
-            rows += [bench.bm25()] if isinstance(bench, Bench) else []
-        else:
-            spec = session.first_start()
-            teacher = session.recipe.teacher
-            if teacher is not None and spec.start == teacher.model:
-                continue  # that row is there already
-            rows.append(bench.model(f"{spec.start}, as it is", "baseline", untrained_start(spec)))
-    return rows
-
-
-def untrained_start(spec: MatcherSpec) -> Matcher:
-    """The student's start with all its layers and its own pooling, on as many tokens as the student reads."""
-    matcher = load_matcher(spec.start)
-    if isinstance(matcher, DualEncoder):
-        model = matcher.tower.model
-        model.max_seq_length = min(model.max_seq_length or spec.document_length, spec.document_length)
-    return matcher
+    references = measure_references(session, bench, place)
+    own = once(place / "student", measure, weights_digest(student)) if place is not None else measure()
+    return finish([*references.values(), own])
 
 
 def write_results(
@@ -264,6 +260,7 @@ def write_results(
     title: str,
     note: str = "",
     sweep: dict[str, Any] | None = None,
+    warnings: Sequence[str] = (),
 ) -> None:
     """`metrics.json` and `report.html`; unfinished work is no longer needed. `sweep` is the plan of one."""
     metrics = {
@@ -274,9 +271,10 @@ def write_results(
         "seconds": seconds,
         "versions": versions(),
         "note": note,
+        "warnings": list(warnings),
         "sweep": sweep,
     }
-    write_json(folder / METRICS, metrics)
+    write_sealed(folder / METRICS, metrics)
     run_report(folder)
     shutil.rmtree(session.work, ignore_errors=True)
 

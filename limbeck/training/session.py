@@ -26,6 +26,7 @@ from limbeck.training.negatives import candidate_pools
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.queries import QuerySplits, split_queries
 from limbeck.training.recipe import ListSpec, Recipe, Stage
+from limbeck.training.targets import COSINE_SCALE, scale_cosines
 from limbeck.training.trainer import standardiser
 
 
@@ -83,6 +84,13 @@ class Session(BaseSession):
     def has_test(self) -> bool:
         return bool(self.splits.test_labels)
 
+    def no_test(self) -> str:
+        split = self.recipe.data.test
+        grades = [grade for found in self.data.qrels.get(split or "", {}).values() for grade in found.values()]
+        if grades:
+            return f"no grade of split {split!r} is above 0 (the highest is {max(grades)}), so nothing is relevant"
+        return super().no_test()
+
     def facts(self) -> dict[str, int]:
         splits = self.splits
         return {
@@ -96,6 +104,13 @@ class Session(BaseSession):
     def splits(self) -> QuerySplits:
         data = self.data  # before its unlabelled queries are known
         return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled)
+
+    def warn_of_irrelevance(self) -> None:
+        """Say that measures are 0 because no test document is relevant enough, not because models are bad."""
+        labels, level = self.splits.test_labels, self.recipe.evaluation.relevance_level
+        best = max((grade for grades in labels.values() for grade in grades.values()), default=level)
+        if best < level:
+            self.warn(f"no test document has grade {level} (the highest is {best}), so all measures but nDCG are 0")
 
     @cached_property
     def sparse(self) -> SparseIndex:
@@ -205,6 +220,8 @@ class Session(BaseSession):
         spec = self.recipe.teacher
         if spec is None or spec.standardise == "none":
             return None
+        if spec.standardise == "auto":
+            return scale_cosines if self.teacher_gives_cosines(f"multiplied by {COSINE_SCALE:g}") else None
         run = self.given_scores if self.teacher is None else self.store.to_run()
         known = [score for query in self.splits.train if query in run for score in run[query].values()]
         return standardiser(spec.standardise, torch.tensor(known))

@@ -25,8 +25,9 @@ from limbeck.training.processes import is_main, wait_for_all, world
 from limbeck.training.recipe import Stage
 from limbeck.training.stored_outputs import StoredOutputs
 from limbeck.training.teachers import EMBEDDINGS, CachedTeacher
-from limbeck.training.trainer import BEST, DistillationTrainer, load_weights, out_of_patience, save_weights
+from limbeck.training.trainer import BEST, DistillationTrainer, out_of_patience
 from limbeck.training.training_heads import learn_where_asked, training_heads
+from limbeck.training.weights import is_whole, load_if_whole, load_weights, save_weights
 
 FREEZABLE = {
     "encoder": ("*.0.model.*", "encoders.*"),  # the first module of every tower and cross-encoder; DiPair's
@@ -56,10 +57,10 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Trai
     with training_heads(matcher, stages, how.teacher or how.cached_teacher, how.seed):
         for number, stage in enumerate(stages):
             finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
-            if finished.exists():
-                load_weights(matcher, finished)
+            if load_if_whole(matcher, finished):
                 continue
             folder = how.folder / f"{slug(how.name)}-stage-{number}"
+            _discard_damaged(folder)
             learn_where_asked(matcher, stage)
             found, outputs = lists(stage), how.outputs or how.folder / "frozen"
             if how.embeddings is not None and stage.teacher_signals & EMBEDDINGS:
@@ -73,6 +74,13 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Trai
                 save_weights(matcher, finished)
                 shutil.rmtree(folder, ignore_errors=True)
             wait_for_all()
+
+
+def _discard_damaged(folder: Path) -> None:
+    """Begin a stage again whose best weights so far are damaged: no checkpoint has them."""
+    if is_main() and (folder / BEST).exists() and not is_whole(folder / BEST):
+        shutil.rmtree(folder)
+    wait_for_all()
 
 
 def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists, folder: Path, how: Fit) -> None:

@@ -21,24 +21,26 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from limbeck.errors import LimbeckError, did_you_mean
-from limbeck.evaluation import RankingResult
-from limbeck.evaluation.pair_result import PairResult
-from limbeck.files import alone_in, digest, directory_atomically, read_json, slug, write_json
+from limbeck.files import alone_in, digest, directory_atomically, read_json, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
+from limbeck.sealed import read_if_whole, read_sealed, write_sealed
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
 from limbeck.training.answers import answer
 from limbeck.training.base_session import BaseSession
+from limbeck.training.cautions import cautions
 from limbeck.training.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
+from limbeck.training.measured import RESULT, read_measured, save_measured
+from limbeck.training.pair_classes import with_classes
 from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
+from limbeck.training.references import measure_references
 from limbeck.training.results import Bench, Measured, Row, finish, over_seeds
 from limbeck.training.run import (
     METRICS,
@@ -47,7 +49,6 @@ from limbeck.training.run import (
     bench_of,
     claim_folder,
     finished_run,
-    measure_references,
     open_session,
     read_results,
     train_student,
@@ -57,6 +58,7 @@ from limbeck.training.session import Session
 
 PLAN = "sweep.json"
 MEASURED = "measured.json"
+DONE = "done.json"  # in references/: all of them are measured
 BEST = "best.json"  # whose copy the sweep's own student is: its weights may have been dropped
 ERROR = "error.txt"  # in a student's folder: why it failed
 NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
@@ -85,9 +87,10 @@ def sweep(
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
     refuse_repeated([*axes, *tuned])
     base = load_base(recipe, overrides, [*axes, *tuned])
-    grid = cells(base, axes)
+    grid = [replace(cell, recipe=with_classes(cell.recipe)) for cell in cells(base, axes)]
     refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}
+    tries = {name: [replace(one, recipe=with_classes(one.recipe)) for one in some] for name, some in tries.items()}
     reference = _reference([cell.name for cell in grid], against)
     if seeds < 1:
         raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
@@ -125,14 +128,15 @@ def sweep(
         work.answer(questions)
         seconds = time.monotonic() - began
         told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}
-        write_results(work.home, folder, rows, seconds, title=base.name, note=note, sweep=told)
+        warnings = [*dict.fromkeys(line for each in work.used for line in each.warnings), *cautions(finished)]
+        write_results(work.home, folder, rows, seconds, title=base.name, note=note, sweep=told, warnings=warnings)
         for session in work.sessions.values():
             shutil.rmtree(session.work, ignore_errors=True)
         write_json(folder / MEASURED, work.places())
         write_json(folder / PLAN, plan)  # last: a plan beside older results would pass for finished
         if not keep:
             work.drop_students()
-        return Result(folder, rows, seconds)
+        return Result(folder, rows, seconds, warnings)
 
 
 def _place_for(out: str | Path | None, base: Recipe) -> Path:
@@ -200,7 +204,7 @@ def _refuse_no_dev(session: BaseSession) -> None:
 def _read_teacher(session: BaseSession) -> None:
     """Load a teacher that is not to be trained, or its scores, unless it has been measured and may never be needed."""
     teacher = session.recipe.teacher
-    if teacher is None or teacher.train is not None or (session.folder / "references" / "done.json").exists():
+    if teacher is None or teacher.train is not None or (session.folder / "references" / DONE).exists():
         return
     _ = session.given_scores if isinstance(session, Session) and teacher.only_scores else session.teacher
 
@@ -216,6 +220,7 @@ class _Sweep:
         self.errors: list[str] = []
         self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
         self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
+        self.measured_at: dict[str, list[str]] = {}  # of references: the row's name, and its directories
         self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
 
     def session(self, recipe: Recipe) -> BaseSession:
@@ -234,7 +239,7 @@ class _Sweep:
         session.check(recipe)
         if not known:
             if not session.has_test:
-                problem = f"{session.data.name}: no labelled split {recipe.data.test!r}, and a sweep compares on it"
+                problem = f"{session.data.name}: {session.no_test()}, and a sweep compares on it"
                 raise LimbeckError(f"{problem}; give data.test")
             if tuned:
                 _refuse_no_dev(session)
@@ -334,27 +339,27 @@ class _Sweep:
     def _dev(self, cell: Cell, tried: Cell, seed: int) -> float:
         """The student's quality on dev, from its file if it is known."""
         known = self._place(cell, tried, seed) / "dev.json"
-        if not known.exists():
+        if read_if_whole(known) is None:
             session, _, student = self._student(cell, tried, seed)
             if session.student_dev is None:
                 raise LimbeckError(NO_DEV)
-            write_json(known, session.student_dev(student))
-        return float(next(iter(read_json(known).values())))
+            write_sealed(known, session.student_dev(student))
+        return float(next(iter(read_sealed(known).values())))
 
     def _measured(self, cell: Cell, tried: Cell, seed: int) -> Measured:
         """A run's result, from its files if they are there."""
         place = self._place(cell, tried, seed)
-        if not (place / "result.json").exists():
+        if read_if_whole(place / RESULT) is None:
             session, place, student = self._student(cell, tried, seed)
             objectives = " + ".join(text for stage in tried.recipe.stages for text in stage.objectives)
             measured = self.bench(session).model(cell.name, "student", student, objectives)
-            if session.student_dev is not None and not (place / "dev.json").exists():
-                write_json(place / "dev.json", session.student_dev(student))
+            if session.student_dev is not None and read_if_whole(place / "dev.json") is None:
+                write_sealed(place / "dev.json", session.student_dev(student))
             save_measured(measured, place)
         else:
             claim_folder(place, tried.with_seed(seed))
             self.session(tried.with_seed(seed))
-        dev = next(iter(read_json(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
+        dev = next(iter(read_sealed(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
         measured = read_measured(place)
         self.done.append((float(dev), cell, tried, seed))
         self.points.append((cell.settings, seed, measured))
@@ -365,12 +370,12 @@ class _Sweep:
         found: list[Measured] = []
         for session in self.used:
             place = session.folder / "references"
-            if not (place / "done.json").exists():
-                measured = measure_references(session, self.bench(session))
-                for one in measured:
-                    save_measured(one, place / slug(one.row.name))
-                write_json(place / "done.json", [slug(one.row.name) for one in measured])
-            found += [self._named(read_measured(place / name), session) for name in read_json(place / "done.json")]
+            measured = measure_references(session, partial(self.bench, session), place)
+            write_json(place / DONE, list(measured))
+            for name, one in measured.items():
+                known = self._named(one, session)
+                self.measured_at.setdefault(known.row.name, []).append(str((place / name).relative_to(self.folder)))
+                found.append(known)
         return found
 
     def _named(self, measured: Measured, session: BaseSession) -> Measured:
@@ -385,12 +390,7 @@ class _Sweep:
 
     def places(self) -> dict[str, list[str]]:
         """Where the measurements behind each row lie: a setting that is no longer the chosen one may lie beside."""
-        found: dict[str, list[str]] = {}
-        for session in self.used:
-            for name in read_json(session.folder / "references" / "done.json"):
-                place = session.folder / "references" / name
-                row = self._named(read_measured(place), session).row
-                found.setdefault(row.name, []).append(str(place.relative_to(self.folder)))
+        found = dict(self.measured_at)
         for _, cell, tried, seed in self.done:
             place = self._place(cell, tried, seed).relative_to(self.folder)
             found.setdefault(cell.name, []).append(str(place))
@@ -422,28 +422,3 @@ class _Sweep:
     def drop_students(self) -> None:
         for path in (self.folder / STUDENTS).rglob("student"):
             shutil.rmtree(path)
-
-
-def save_measured(measured: Measured, place: Path) -> None:
-    """A measurement as a file: the row, its per-query values, and the ranking they come from."""
-    place.mkdir(parents=True, exist_ok=True)
-    found = measured.result
-    if isinstance(found, PairResult):
-        result = {"measures": found.measures, "labels": found.labels.tolist(), "scores": found.scores[0].tolist()}
-    else:
-        result = asdict(found) | {"per_query": {name: values.tolist() for name, values in found.per_query.items()}}
-    write_json(place / "result.json", {"row": asdict(measured.row), "result": result, "run": measured.run})
-
-
-def read_measured(place: Path) -> Measured:
-    try:
-        found = read_json(place / "result.json")
-        if "scores" in found["result"]:
-            pairs = {name: np.array(found["result"][name]) for name in ("labels", "scores")}
-            result = PairResult(tuple(found["result"]["measures"]), pairs["labels"], (pairs["scores"],))
-            return Measured(Row(**found["row"]), result, {})
-        values = {name: np.array(listed) for name, listed in found["result"]["per_query"].items()}
-        ranking = found["result"] | {"per_query": values, "query_ids": tuple(found["result"]["query_ids"])}
-        return Measured(Row(**found["row"]), RankingResult(**ranking), found["run"])
-    except (TypeError, KeyError, ValueError) as error:
-        raise LimbeckError(f"{place}: its result is damaged; remove that directory and run again") from error

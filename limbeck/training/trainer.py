@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from limbeck.errors import LimbeckError
-from limbeck.files import naming_disk_errors, write_atomically, write_json
+from limbeck.files import naming_disk_errors, write_json
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.device import on_device
 from limbeck.objectives import standardise_global, standardise_list
@@ -35,6 +35,7 @@ from limbeck.training.processes import all_process_mean, is_main, main_decides, 
 from limbeck.training.recipe import Stage
 from limbeck.training.teachers import live_signals
 from limbeck.training.training_heads import with_heads
+from limbeck.training.weights import contiguous, load_weights, save_weights
 
 BEST = "best.safetensors"
 DEV = "eval_dev"
@@ -275,23 +276,6 @@ def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: in
         dataloader_pin_memory=torch.cuda.is_available(),
         ddp_find_unused_parameters=stage.only_restores_tokens,
     )
-
-
-def contiguous(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A state dictionary that safetensors accepts: no two names share memory."""
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
-
-
-def save_weights(matcher: nn.Module, path: Path) -> None:
-    """All weights as one safetensors file, complete or not at all."""
-    from safetensors.torch import save
-
-    with write_atomically(path) as handle:
-        handle.write(save(contiguous(matcher.state_dict())))
-
-
-def load_weights(matcher: nn.Module, path: Path) -> None:
-    matcher.load_state_dict(load_file(path))
 
 
 def standardiser(kind: str, scores: Tensor) -> Callable[[Tensor, Tensor], Tensor] | None:

@@ -65,3 +65,15 @@ def test_a_bar_tells_the_time_left_however_far_apart_its_steps_are(monkeypatch):
             clock[0] += 7200
             advance(100)
         assert bars.progress.tasks[0].time_remaining == 8 * 7200
+
+
+@pytest.mark.parametrize("kind", [Lines, Bars])
+def test_work_that_is_cut_short_is_not_called_done(capsys, monkeypatch, kind):
+    clock = iter(range(0, 10_000, 30))
+    monkeypatch.setattr("limbeck.cli.console.time.monotonic", lambda: float(next(clock)))
+    with pytest.raises(KeyboardInterrupt), kind().task("Scoring", 10):
+        raise KeyboardInterrupt
+    assert "done" not in capsys.readouterr().err
+    with kind().task("Scoring", 10):
+        pass
+    assert "Scoring" in capsys.readouterr().err

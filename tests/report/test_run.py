@@ -159,13 +159,46 @@ def test_a_student_above_its_teacher_does_not_merely_keep() -> None:
     assert headline(metrics) == "colbert reaches 103% of the teacher's nDCG@10 at 8.2 times its speed."
 
 
+KEEPS = "student keeps 90% of the teacher's AUC above chance"
+
+
+def pair_row(name: str, kind: str, measure: str, value: float, **more: Any) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "measures": {measure: value}, **more}
+
+
+@pytest.mark.parametrize(
+    ("measure", "student", "line"),
+    [
+        ("auc", {"kept": 0.0, "speedup": 246.0}, "student does no better than chance: AUC 0.499."),
+        ("auc", {"kept": 0.9, "speedup": 3.0}, f"{KEEPS} at 3.0 times its speed."),
+        ("auc", {"kept": 0.9, "speedup": 0.5}, f"{KEEPS} but is slower than its teacher."),
+        ("pearson", {"speedup": 3.0}, "student reaches Pearson 0.499 (teacher 0.687) at 3.0 times its speed."),
+    ],
+)
+def test_the_headline_of_pairs_praises_no_coin_flip(measure: str, student: dict[str, Any], line: str) -> None:
+    rows = [pair_row("teacher", "teacher", measure, 0.687), pair_row("student", "student", measure, 0.499, **student)]
+    assert headline(Metrics.model_validate({"task": "pairs", "rows": rows})) == line
+
+
+def test_a_negative_correlation_has_a_headline_too() -> None:
+    rows = [pair_row("student", "student", "pearson", -0.2)]
+    assert headline(Metrics.model_validate({"task": "pairs", "rows": rows})) == "student reaches Pearson -0.200."
+
+
+def test_warnings_stand_below_the_headline(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"warnings": ["student ends below BM25"]}))
+    assert "Warning: student ends below BM25" in Reader(run_report(folder).read_text(encoding="utf-8")).text
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ('{"rows": [', "metrics.json:1: is not valid JSON"),
         ('{"rows": [{"name": "a", "kind": "pupil"}]}', "metrics.json: rows.0.kind: input should be 'teacher'"),
         ('{"rows": [{"name": "a", "kind": "student", "kept": NaN}]}', "rows.0.kept: input should be a finite number"),
-        ("[1, 2]", "metrics.json: the whole: "),
+        ("[1, 2]", "metrics.json: is damaged; remove it"),
     ],
 )
 def test_a_damaged_metrics_file_is_named(tmp_path: Path, content: str, message: str) -> None:

@@ -195,3 +195,25 @@ def test_a_reader_sees_what_was_appended_after_a_refresh(tmp_path: Path) -> None
     assert reader.for_query("q") == {"d": 1.0}
     reader.refresh()
     assert reader.for_query("q") == {"d": 1.0, "e": 2.0}
+
+
+def test_what_is_stored_is_told_at_once_so_that_the_time_left_is_that_of_the_rest(tmp_path: Path, monkeypatch) -> None:
+    from contextlib import contextmanager
+
+    from limbeck.stores import scores as scores_module
+
+    told: list[int] = []
+
+    @contextmanager
+    def watched(label, total=None):
+        yield told.append
+
+    monkeypatch.setattr(scores_module, "progress", watched)
+    store = ScoreStore.open(tmp_path / "store", {"teacher": "t"})
+    candidates = [(f"q{number}", ["a", "b"]) for number in range(5)]
+    score_with_store(store, candidates[:3], lambda pairs: [0.5] * len(pairs))
+    told.clear()
+    assert score_with_store(store, candidates, lambda pairs: [0.5] * len(pairs)) == 4
+    assert told == [6, 2, 2]
+    told.clear()
+    assert score_with_store(store, candidates, lambda pairs: []) == 0 and told == [10]

@@ -46,5 +46,5 @@ def recipe(beir: Path, tiny_bert: str) -> dict:
         "stages": [
             {"objectives": ["softmax_ce"], "steps": 4, "batch_size": 4, "lr": 1e-3, "lists": {"size": 4, "pool": 6}}
         ],
-        "evaluation": {"depth": 10, "dev_depth": 8},
+        "evaluation": {"depth": 10, "dev_depth": 8, "baselines": ["bm25"]},
     }

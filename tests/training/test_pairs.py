@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 
@@ -13,9 +14,11 @@ from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.command import Request, run_evaluation
 from limbeck.matchers import CrossEncoder, DiPair, MatcherSpec, build, load
+from limbeck.progress import reporting
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
+from limbeck.training import run as run_module
 from limbeck.training.batches import Collator
 from limbeck.training.look_again import add_analyses
 from limbeck.training.pair_lists import PairLists, label_array
@@ -362,7 +365,6 @@ def test_a_ranking_has_no_pairs_to_put_together(recipe, beir, tmp_path):
         ({"evaluation": {"measures": ["mrr@10"]}}, "mrr@10 is of rankings; pairs have auc"),
         ({"teacher": {"scores": "x.trec"}}, "a pair set brings scores made elsewhere as its labels"),
         ({"student": {"kind": "dipair", "tokens": [2, 2, 2]}}, "student.tokens: is for 3 texts, and pairs has 2"),
-        ({"stages": [{"objectives": ["class_ce"], "steps": 1}]}, "use a student with an output for each class"),
     ],
 )
 def test_what_does_not_fit_pairs_is_refused(recipe, tmp_path, tiny_bert, change, line):
@@ -388,7 +390,10 @@ def test_without_labels_a_student_is_judged_by_how_it_follows_the_teacher(recipe
 
 @pytest.mark.parametrize(
     ("label", "problem"),
-    [(7, "is 7, where binary_ce wants one from 0 to 1; divide"), ([0.2, 0.8], "has one for each class, where binary")],
+    [
+        (7, "train.jsonl:1: has the label 7, where dev has 0 and 1"),
+        ([0.2, 0.8], "train.jsonl:1: has a label of 2 numb"),
+    ],
 )
 def test_labels_that_are_no_probability_are_refused(recipe, pairs, tmp_path, label, problem):
     for split in ("train", "dev", "test"):
@@ -397,8 +402,7 @@ def test_labels_that_are_no_probability_are_refused(recipe, pairs, tmp_path, lab
         rows[0]["label"] = label if split == "train" else rows[0]["label"]
         (pairs / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe["evaluation"]["measures"] = ["accuracy"]
-    with pytest.raises(LimbeckError, match=problem):
-        distill(recipe, tmp_path / "run")
+    _refused_before_training(recipe, tmp_path / "run", problem)
 
 
 def _relabelled(path, number, label):
@@ -417,7 +421,7 @@ def _refused_before_training(recipe, folder, line):
 @pytest.mark.parametrize("label", [7, 0.5])
 def test_one_label_among_yes_and_no_that_is_neither_is_named_before_training(recipe, pairs, tmp_path, split, label):
     _relabelled(pairs / f"{split}.jsonl", 4, label)
-    line = f"pairs: of {split} pair 4 has the label {label}, where train has 0 and 1; mend it"
+    line = f"{split}.jsonl:4: has the label {label}, where train has 0 and 1; correct it"
     _refused_before_training(recipe, tmp_path / "run", line)
     recipe["evaluation"]["measures"] = ["spearman"]
     assert distill(recipe, tmp_path / "run").rows
@@ -433,7 +437,7 @@ def test_a_label_that_is_no_class_is_named_before_training(recipe, pairs, tmp_pa
     recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
     for stage in recipe["stages"]:
         stage["objectives"] = ["soft_class_ce"]
-    line = f"pairs: of {split} pair 4 has the label {label}, and student.outputs is 3; label classes 0 to 2"
+    line = f"{split}.jsonl:4: has the label {label}, and student.outputs is 3; label classes 0 to 2"
     _refused_before_training(recipe, tmp_path / "run", line)
 
 
@@ -455,7 +459,7 @@ def test_graded_training_labels_may_meet_a_dev_set_of_ends_alone(recipe, pairs, 
 def test_pairs_with_another_number_of_texts_are_named_before_training(recipe, pairs, tmp_path):
     (tmp_path / "more.jsonl").write_text('{"text_a": "a", "text_b": "b", "text_c": "c"}\n')
     recipe["data"]["unlabelled"] = str(tmp_path / "more.jsonl")
-    _refused_before_training(recipe, tmp_path / "run", "more.jsonl: pair 1 has 3 texts, others 2; give all as many")
+    _refused_before_training(recipe, tmp_path / "run", "more.jsonl:1: has 3 texts, others 2; give all as many")
 
 
 def test_a_teacher_with_other_outputs_is_named_before_it_is_trained(recipe, tmp_path, tiny_bert):
@@ -501,3 +505,76 @@ def test_snapshots_are_of_rankings_and_do_not_stop_a_pair_task(recipe, tmp_path)
     assert distill(recipe, tmp_path / "run").rows
     with pytest.raises(LimbeckError, match="is a run on pairs, and analyses are of rankings"):
         add_analyses(tmp_path / "run", ["wins"])
+
+
+def write_classes(folder, classes):
+    for seed, (name, count) in enumerate((("train", 48), ("dev", 16), ("test", 20))):
+        write_pairs(folder / f"{name}.jsonl", count, seed, classes=classes)
+
+
+def test_the_number_of_outputs_is_that_of_the_classes_in_the_labels(recipe, pairs, tmp_path):
+    write_classes(pairs, classes=3)
+    recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
+    for stage in recipe["stages"]:
+        stage["objectives"] = ["soft_class_ce"]
+    result = distill(recipe, tmp_path / "run")
+    assert result.student.outputs == 3 and list(result.rows[0].measures) == ["accuracy", "f1"]
+    resolved = load_recipe(tmp_path / "run" / "recipe.yaml")
+    assert resolved.student.outputs == resolved.teacher.train.outputs == 3
+    assert distill(recipe, tmp_path / "run").rows == result.rows
+
+
+def test_all_that_does_not_fit_classes_is_told_at_once(recipe, pairs, tmp_path):
+    write_classes(pairs, classes=3)
+    recipe["evaluation"]["measures"] = ["pearson"]
+    recipe["student"] |= {"outputs": 3, "tokens": [2, 2, 2]}
+    with pytest.raises(LimbeckError, match="5 things do not fit together") as caught:
+        distill(recipe, tmp_path / "run")
+    told = str(caught.value)
+    for part in (
+        "student.tokens: is for 3",
+        "teacher.train.outputs is 1",
+        "stages.0.obj",
+        "stages.1.obj",
+        "pearson has",
+    ):
+        assert part in told
+
+
+def test_grades_are_scaled_to_be_learnt_and_measured_as_they_are(recipe, pairs, tmp_path):
+    write_classes(pairs, classes=6)
+    with reporting(told := Told()):
+        rows = distill(recipe, tmp_path / "run").rows
+    assert list(rows[0].measures) == ["pearson", "spearman"] and all(row.kept is None for row in rows)
+    assert "pairs: labels run from 0 to 5; binary_ce learns them scaled to 0 to 1" in told.lines
+    session = PairSession(load_recipe(recipe), tmp_path / "session")
+    lists = session.lists(load_recipe(recipe).teacher.stages[0], 0)
+    assert np.unique(lists._labels) == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+def test_a_teacher_below_its_start_is_named_before_students_learn_from_it(recipe, tmp_path, monkeypatch):
+    told = Told()
+    monkeypatch.setattr("limbeck.training.references.best_on_dev", lambda *_: {"auc": 0.0})
+    plain = run_module.fit
+    monkeypatch.setattr(run_module, "fit", lambda *given: told.lines.append("the student learns") or plain(*given))
+    del recipe["evaluation"]["baselines"]
+    with reporting(told):
+        result = distill(recipe, tmp_path / "run")
+    line = next(line for line in told.lines if line.startswith("warning: the teacher has AUC 0.000 on dev, below"))
+    assert told.lines.index(line) < told.lines.index("the student learns")
+    assert line.removeprefix("warning: ") in result.warnings
+    assert [row.name for row in result.rows] == ["teacher", f"{recipe['student']['start']}, as it is", "student"]
+    assert "the teacher has AUC 0.000 on dev" in (tmp_path / "run" / "report.html").read_text()
+
+
+class Told:
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
+
+    def task(self, label, total):
+        return contextlib.nullcontext(lambda count: None)

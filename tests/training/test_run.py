@@ -53,7 +53,7 @@ def test_a_finished_run_is_returned_without_work(recipe, tmp_path, monkeypatch):
 
 def test_another_recipe_does_not_take_over_a_run(recipe, tmp_path):
     run(recipe, tmp_path / "run")
-    with pytest.raises(LimbeckError, match=r"stages.0.lr differs\); choose another --out"):
+    with pytest.raises(LimbeckError, match=r"stages.0.lr is 0.001 there and 0.5 here\); choose another --out"):
         run(recipe, tmp_path / "run", "stages.0.lr=0.5")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("")

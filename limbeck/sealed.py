@@ -1,0 +1,60 @@
+"""JSON records that carry a checksum of their own content, so that a changed byte is noticed and not believed.
+
+    {"auc": 0.91, "checksum": "5f0c..."}
+
+A record without a checksum was written by an earlier version, and is taken as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError, bad_input
+from limbeck.files import digest, read_json, write_json
+from limbeck.progress import say
+
+CHECKSUM = "checksum"
+REMEDY = "remove it and run the command again"
+
+
+def seal(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with its checksum as the last key."""
+    return {**record, CHECKSUM: _checksum(record)}
+
+
+def opened(record: Any) -> dict[str, Any] | None:
+    """The record without its checksum; None if that does not fit, or if it is no record at all."""
+    if not isinstance(record, dict):
+        return None
+    content = {key: value for key, value in record.items() if key != CHECKSUM}
+    return content if record.get(CHECKSUM, _checksum(content)) == _checksum(content) else None
+
+
+def write_sealed(path: str | Path, record: dict[str, Any]) -> None:
+    """Write a record with its checksum, complete or not at all."""
+    write_json(path, seal(record))
+
+
+def read_sealed(path: str | Path, remedy: str = REMEDY) -> dict[str, Any]:
+    """Read a record; a damaged one is refused."""
+    record = opened(read_json(path, remedy))
+    if record is None:
+        raise bad_input(path, "is damaged", remedy)
+    return record
+
+
+def read_if_whole(path: Path) -> dict[str, Any] | None:
+    """A record that can be made again: None if it is not there, or if it is damaged, which is said."""
+    if not path.exists():
+        return None
+    try:
+        return read_sealed(path)
+    except LimbeckError:
+        say(f"{path}: is damaged; it is made again")
+        return None
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return digest(json.dumps(content, sort_keys=True))[:16]
