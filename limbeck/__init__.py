@@ -37,3 +37,8 @@ def __getattr__(name: str) -> Any:
 
     module, attribute = _HOME[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    """What there is, before it is imported: shells complete names from this."""
+    return sorted({*globals(), *__all__})

@@ -52,6 +52,10 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Measure a model on judged queries or labelled pairs."""
+        from limbeck.cli.early import require_data, require_ranker
+
+        require_data(data)
+        require_ranker(model, against)
         from limbeck.cli.console import err, reporter
         from limbeck.evaluation import failures, parse_gate
         from limbeck.evaluation.command import Request, run_evaluation

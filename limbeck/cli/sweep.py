@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
@@ -26,9 +25,13 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Run a recipe over a grid of settings. Cut short or given more values or seeds, it does only what is new."""
+        from limbeck.cli.early import require_recipe
+
+        require_recipe(recipe)
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.cli.tables import results_table
+        from limbeck.printable import json_text
         from limbeck.progress import reporting
         from limbeck.training.results import rows_as_json
         from limbeck.training.sweep import sweep as run
@@ -38,7 +41,7 @@ def register(app: typer.Typer) -> None:
         failed = [f"{row.name}: {text}" for row in result.rows for text in row.failed or []]
         if as_json:
             found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
-            print(json.dumps(found, indent=2, ensure_ascii=False))
+            print(json_text(found))
         else:
             console.print(results_table(result.rows, console.width))
             if seeds > 1:
