@@ -32,7 +32,7 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 
 
 class PrintableStream:
-    """A text stream that drops what `printable` drops. Rich writes to `rich_proxied_file` directly, colours included."""
+    """A text stream that drops what `printable` drops. Rich, which colours, writes to `rich_proxied_file` directly."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
@@ -54,7 +54,7 @@ def printable_streams() -> Iterator[None]:
     """Let standard output and standard error show printable text only, until the block ends."""
     before = sys.stdout, sys.stderr
     wrapped = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
-    sys.stdout, sys.stderr = wrapped  # type: ignore[assignment]
+    sys.stdout, sys.stderr = wrapped
     try:
         yield
     finally:

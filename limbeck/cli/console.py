@@ -38,6 +38,10 @@ class PrintableConsole(Console):
             stream = inner
         return stream
 
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
 
 out = PrintableConsole(width=None if sys.stdout.isatty() else 120)  # results
 err = PrintableConsole(stderr=True)  # progress and errors: a redirected result stays clean

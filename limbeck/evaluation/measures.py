@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 DEFAULT_MEASURES = ("ndcg@10", "mrr@10", "recall@100")
 
-_BASES = {"ndcg": "nDCG", "mrr": "RR", "recall": "R", "map": "AP", "p": "P", "success": "Success"}  # as ir-measures says
+_BASES = {
+    "ndcg": "nDCG",
+    "mrr": "RR",
+    "recall": "R",
+    "map": "AP",
+    "p": "P",
+    "success": "Success",
+}  # as ir-measures says
 _ALIASES = {"rr": "mrr", "r": "recall", "ap": "map", "precision": "p"}
 _NEEDS_CUTOFF = ("recall", "p", "success")
 _SPELLING = re.compile(r"(?P<base>[a-z]+)(?:@(?P<cutoff>[1-9][0-9]*))?")

@@ -10,7 +10,7 @@ import numpy as np
 from limbeck.data.dataset import RankingData
 from limbeck.evaluation.latency import Latency, measure_latency
 from limbeck.evaluation.rank import Lists, Scorer, encodes_ahead, encodes_tokens
-from limbeck.progress import reporting
+from limbeck.progress import progress, reporting, track
 from limbeck.search.exact import exact_search
 
 TIMED_QUERIES = 10
@@ -48,14 +48,16 @@ def rerank_speed(
     if encodes_ahead(matcher):
         encoder = matcher
         distinct = np.unique(np.concatenate(list(rows.values())))
-        vectors = encoder.encode_document(data.corpus.take(distinct))
+        with progress("Encoding documents to time re-ranking", len(distinct)):
+            vectors = encoder.encode_document(data.corpus.take(distinct))
         stored = {query: vectors[np.searchsorted(distinct, listed)] for query, listed in rows.items()}
 
         def rank(query: str) -> np.ndarray:
             return np.argsort(-(stored[query] @ encoder.encode_query([data.queries[query]])[0]))
     elif encodes_tokens(matcher):
         late = matcher
-        tokens = {query: late.encode_document(data.corpus.take(listed)) for query, listed in rows.items()}
+        label = "Encoding documents to time re-ranking"
+        tokens = {query: late.encode_document(data.corpus.take(rows[query])) for query in track(timed, label)}
 
         def rank(query: str) -> np.ndarray:
             return np.argsort(-late.match(late.encode_query([data.queries[query]]), tokens[query])[0])
