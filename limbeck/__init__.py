@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from limbeck.api import distill
     from limbeck.data import load as load_data
     from limbeck.matchers import load
-    from limbeck.training import Recipe, distill
+    from limbeck.training import Recipe
 
 __all__ = ["Recipe", "__version__", "distill", "load", "load_data"]
 
 _HOME = {
     "load": ("limbeck.matchers", "load"),
     "load_data": ("limbeck.data", "load"),
-    "distill": ("limbeck.training", "distill"),
+    "distill": ("limbeck.api", "distill"),
     "Recipe": ("limbeck.training", "Recipe"),
 }
 
@@ -41,4 +42,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """What there is, before it is imported: shells complete names from this."""
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

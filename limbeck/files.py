@@ -18,9 +18,11 @@ from typing import IO, Any
 
 from limbeck.errors import LimbeckError, bad_input
 
-# A full disk, or the limit on the size of files, as safetensors puts it, as numpy does, and as torch.save does, at once or when it closes the file
+# A full disk, or the limit on the size of files, as safetensors puts it, as numpy does, and as torch.save does, at once
+# or when it closes the file
 _SHORT_WRITE = re.compile(
-    r"No space left on device|File too large|^\d+ requested and \d+ written$|unexpected pos \d+ vs \d+|basic_ios::clear: iostream"
+    r"No space left on device|File too large|^\d+ requested and \d+ written$|unexpected pos \d+ vs \d+"
+    r"|basic_ios::clear: iostream"
 )
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_PLACE = (

@@ -114,7 +114,7 @@ class Lines:
 
     def say(self, message: str) -> None:
         self.spoke = time.monotonic()
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
 
 
 @dataclass

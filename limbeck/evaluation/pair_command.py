@@ -1,7 +1,7 @@
 """Labelled pairs measured: `limbeck evaluate` on a pair set.
 
-Accuracy and F1 need a threshold. A model that was calibrated has its own. For any other one it is chosen on dev, for the
-best F1, and where there is no dev to choose it on, accuracy and F1 are left out: a cosine above 0 says nothing.
+Accuracy and F1 need a threshold. A model that was calibrated has its own. For any other one it is chosen on dev, for
+the best F1. Where there is no dev to choose it on, accuracy and F1 are left out: a cosine above 0 says nothing.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.arguments import one_or_many, pairs_only
+from limbeck.matchers.probabilities import calibrated
 from limbeck.matchers.token_head import TokenHead
 from limbeck.signals import Signals
 
@@ -72,6 +74,14 @@ class Matcher(nn.Module, ABC):
 
     kind: ClassVar[str]
     bf16 = False  # whether it computes in bfloat16: see `half`
+    folder: Path | None = None  # that it was loaded from
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Let every architecture take one text or a list of them, and refuse what is no pair."""
+        super().__init_subclass__(**settings)
+        for name, check in (("encode_query", one_or_many), ("encode_document", one_or_many), ("score", pairs_only)):
+            if name in vars(cls):
+                setattr(cls, name, check(vars(cls)[name]))
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,6 +133,10 @@ class Matcher(nn.Module, ABC):
         scores = self.score([(query, document) for document in documents])
         order = np.argsort(-scores, kind="stable")[:top_k]
         return [(int(position), float(scores[position])) for position in order]
+
+    def probabilities(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
+        """The probability that each pair is a match, by the calibration that was saved with the model: [n]."""
+        return calibrated(self.folder, self.score(pairs, batch_size))
 
     def identity(self) -> dict[str, Any]:
         """What a cache of this matcher's outputs is keyed by: weights and configuration."""

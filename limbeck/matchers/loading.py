@@ -46,6 +46,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> M
         path = str(model_folder(path))  # a run directory stands for its student
     try:
         matcher = _kind(path, revision).from_pretrained(path, revision=revision)
+        matcher.folder = Path(path)
         return use_bf16(matcher) if bf16 else matcher
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         problem = f"cannot be loaded as a model ({first_line(error)})"
