@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
         """Distil a teacher into a student. Killed at any point, the same command goes on where it was."""
         from limbeck.cli.early import require_recipe
 
-        require_recipe(recipe)
+        require_recipe(recipe, override)
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.cli.tables import results_table

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def require_data(*sources: str | Path | None) -> None:
@@ -36,11 +38,34 @@ def require_index(path: str | Path) -> None:
         IndexManifest.load(Path(path))  # says what is wrong
 
 
-def require_recipe(source: str) -> None:
-    """A recipe exists and is YAML."""
-    from limbeck.training.recipe_files import read_recipe
+def require_recipe(source: str, overrides: Sequence[str] = (), axes: Sequence[str] = ()) -> None:
+    """A recipe is YAML, and the data and models that it names exist; what a sweep's `axes` vary is left to the sweep.
 
-    read_recipe(source)
+    A teacher that is only measured would else be missed after an hour of training.
+    """
+    from limbeck.training.recipe_files import read_recipe, set_value
+
+    values = read_recipe(source)[1]
+    for override in overrides:
+        values = set_value(values, override)
+    varied = {axis.split("=")[0].split(".")[0] for axis in axes}
+    data, student, teacher = (values.get(key) if key not in varied else None for key in ("data", "student", "teacher"))
+    require_data(_name(data, "source"))
+    if isinstance(teacher, str):
+        require_model(None if (Path(teacher) / "recipe.yaml").is_file() else teacher)
+    require_model(_name(teacher, "model"), _name(_part(teacher, "train"), "start"))
+    start = _name(student, "start")
+    require_model(start if start != "teacher" else None)
+
+
+def _part(values: Any, key: str) -> Any:
+    return values.get(key) if isinstance(values, dict) else None
+
+
+def _name(values: Any, key: str) -> str | None:
+    """A name in a part of a recipe that nobody has checked yet; whatever is none, the check will tell."""
+    found = _part(values, key)
+    return found if isinstance(found, str) and "\0" not in found else None
 
 
 def require_run(folder: str | Path) -> None:

@@ -99,6 +99,8 @@ def _run() -> None:
         _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except RecursionError:
+        _fail("a file is nested too deeply to be read; check the files and folders that the command names")
     except OSError as error:
         if error.errno not in PLACES:
             raise

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
         """Run a recipe over a grid of settings. Cut short or given more values or seeds, it does only what is new."""
         from limbeck.cli.early import require_recipe
 
-        require_recipe(recipe)
+        require_recipe(recipe, override, [*over, *tune])
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.cli.tables import results_table
