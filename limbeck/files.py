@@ -114,7 +114,7 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     A symbolic link stays, and what it points to is replaced. A pipe or a device is written straight into.
     """
     path = Path(path)
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     partial = _beside(target)
     encoding = None if "b" in mode else "utf-8"
     with naming_disk_errors(path, partial):
@@ -146,7 +146,7 @@ def directory_atomically(path: str | Path) -> Iterator[Path]:
     under a `.old` name, and `recover_directory` (or the next write to `path`) puts it back.
     """
     path = Path(path)
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     partial = _beside(target)
     with naming_disk_errors(path, partial, _old(target)):
         recover_directory(path)
@@ -273,6 +273,26 @@ def recover_directory(path: str | Path) -> None:
             _discard(_old(target), target)
         for entry in abandoned:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def require_writable(output: str | Path | None) -> None:
+    """Refuse a place for a file that nothing can be written to, before the hours that its content takes."""
+    if output is None or (Path(output).exists() and not Path(output).is_file()):
+        return  # a device is written straight into, and a folder refused by who writes the file
+    target = _target(Path(output))
+    nearest = next(place for place in target.parents if place.exists())
+    probe = _beside(nearest / target.name)
+    with naming_disk_errors(Path(output), probe, target):
+        _create(probe, "wb", None).close()
+        probe.unlink()
+
+
+def _target(path: Path) -> Path:
+    """What a path leads to; a symbolic link stays, and what it points to is replaced."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise bad_input(path, "is a symbolic link that leads in a circle", "remove it, or name another place")
+    return target
 
 
 def refuse_overwriting(output: str | Path | None, *inputs: str | Path | None) -> None:

@@ -35,6 +35,9 @@ def register(app: typer.Typer) -> None:
 
         require_data(data, queries)
         require_model(teacher)
+        from limbeck.files import require_writable
+
+        require_writable(export)
         from limbeck.cli.console import reporter
         from limbeck.data import write_scores
         from limbeck.errors import LimbeckError, did_you_mean

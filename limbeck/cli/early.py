@@ -73,3 +73,11 @@ def require_run(folder: str | Path) -> None:
     from limbeck.report.run_files import read_run
 
     read_run(folder)
+
+
+def require_choice(option: str, value: str, known: Sequence[str]) -> None:
+    """An option has one of the values that it may have."""
+    from limbeck.errors import LimbeckError, did_you_mean
+
+    if value not in known:
+        raise LimbeckError(f"{option} {value!r}: is not known; {did_you_mean(value, list(known))}")

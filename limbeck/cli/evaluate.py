@@ -33,6 +33,9 @@ def register(app: typer.Typer) -> None:
         alpha: float = typer.Option(None, help="Of a hybrid search: the weight of the sparse scores."),
         split: str = typer.Option("test"),
         against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
+        against_mode: str = typer.Option(None, help="How the second index is searched, if not by --mode."),
+        against_fusion: str = typer.Option(None, help="Likewise for --fusion."),
+        against_alpha: float = typer.Option(None, help="Likewise for --alpha."),
         candidates: str = typer.Option(
             None, help="To re-rank: bm25 (the default), given, a TREC run. To search with a ColBERT's ANN: tokens."
         ),
@@ -54,13 +57,14 @@ def register(app: typer.Typer) -> None:
         """Measure a model on judged queries or labelled pairs."""
         from limbeck.cli.early import require_data, require_ranker
         from limbeck.evaluation.gate import failures, parse_gate
-        from limbeck.files import refuse_overwriting
+        from limbeck.files import refuse_overwriting, require_writable
 
         gates = [parse_gate(text) for text in fail_below]
         tokens = _lengths(lengths)
         require_data(data)
         require_ranker(model, against)
         refuse_overwriting(run, model, data, against, candidates)
+        require_writable(run)
         from limbeck.cli.console import err, reporter
         from limbeck.evaluation.command import run_evaluation
         from limbeck.evaluation.request import Request
@@ -70,7 +74,8 @@ def register(app: typer.Typer) -> None:
         names = [name.strip() for name in measures.split(",")] if measures else None
         request = Request(
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
-            [gate.measure for gate in gates], mode, fusion, alpha, tokens, head, seed,
+            [gate.measure for gate in gates], mode, fusion, alpha, tokens, head,
+            against_mode, against_fusion, against_alpha, seed,
         )  # fmt: skip
         with reporting(reporter()):
             found = run_evaluation(request)

@@ -43,6 +43,9 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.early import require_index
 
         require_index(index)
+        from limbeck.files import require_writable
+
+        require_writable(run)
         from limbeck.cli.console import reporter
         from limbeck.errors import LimbeckError
         from limbeck.files import refuse_overwriting

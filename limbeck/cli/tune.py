@@ -35,6 +35,9 @@ def register(app: typer.Typer) -> None:
 
         require_index(index)
         require_data(data)
+        from limbeck.files import require_writable
+
+        require_writable(out)
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.evaluation.tune_index import tune_index

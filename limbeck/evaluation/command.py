@@ -60,10 +60,23 @@ def run_evaluation(request: Request) -> Evaluation:
     for option in ("mode", "fusion", "alpha"):
         if getattr(request, option) is not None and not indexes:
             raise LimbeckError(f"--{option}: requires an index; make one with `limbeck index`")
+    _refuse_the_same_search(request)
     if request.task == "rerank" and indexes:
         raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
     _refuse_contradictions(request, indexes)
     return _evaluate_ranking(request, data)
+
+
+def _refuse_the_same_search(request: Request) -> None:
+    """Two searches of one index have to differ; options of the second want an index to compare with."""
+    rival = request.against is not None and is_an_index(request.against)
+    for option in ("against_mode", "against_fusion", "against_alpha"):
+        if getattr(request, option) is not None and not rival:
+            raise LimbeckError(f"--{option.replace('_', '-')}: requires an index to compare with; add --against INDEX")
+    same = rival and Path(str(request.against)).resolve() == Path(request.model).resolve()
+    if same and request.searching() == request.searching(rival=True):
+        remedy = "add --against-mode, --against-fusion or --against-alpha"
+        raise LimbeckError(f"--against {request.against}: is searched in the same way as {request.model}; {remedy}")
 
 
 def _refuse_contradictions(request: Request, indexes: Sequence[str]) -> None:
@@ -142,8 +155,8 @@ def _require_relevant(request: Request, qrels: Qrels) -> None:
 
 def _settings(request: Request, task: str) -> dict[str, Any]:
     """What decides the numbers; null is what an index, or a model, does by itself."""
-    names = ["depth", "relevance_level", "limit", "seed", "lengths", "mode", "fusion", "alpha"]
-    found = {name: getattr(request, name) for name in names}
+    found = {name: getattr(request, name) for name in ("depth", "relevance_level", "limit", "seed", "lengths")}
+    found |= request.searching() | {f"against_{name}": value for name, value in request.searching(rival=True).items()}
     if task == "rerank":
         return {"candidates": request.candidates or "bm25", "add_judged": request.add_judged, **found}
     return {"candidates": request.candidates, "add_judged": False, **found}
@@ -210,7 +223,7 @@ class _Ranker:
         if name == "bm25":
             return bm25_candidates(self.data, self.query_ids, self.request.depth), "retrieve"
         if is_an_index(name):
-            return self._searched(self.index(name)), "retrieve"
+            return self._searched(self.index(name), rival), "retrieve"
         if is_a_run(name):
             return read_run(name), "run file"
         matcher = self.matcher(name, rival)
@@ -239,12 +252,12 @@ class _Ranker:
             self.indexes[name] = SearchIndex.open(name)
         return self.indexes[name]
 
-    def _searched(self, index: SearchIndex) -> Candidates:
+    def _searched(self, index: SearchIndex, rival: bool) -> Candidates:
         judged = list({key for query in self.query_ids for key in self.data.judgements(self.request.split)[query]})
         if judged and (index.collection.find(judged) < 0).all():
             problem = f"has none of the {len(judged):,} documents that {self.data.name} judges ({judged[0]!r}, say)"
             raise LimbeckError(f"{index.path}: {problem}; give the data that the index was built from")
-        how = {name: getattr(self.request, name) for name in ("mode", "fusion", "alpha")}
+        how = self.request.searching(rival)
         index.check(**how)
         return index.run(self.data.queries, self.request.depth, self.query_ids, **how)
 

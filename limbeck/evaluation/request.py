@@ -37,7 +37,18 @@ class Request:
     # Of the model alone, not of the one that it is held against: tokens that it reads of each text, and who computes.
     lengths: tuple[int, int] | None = None
     head: str | None = None
+    # Of searching the index that it is held against; without any of them, as the three of its own.
+    against_mode: str | None = None
+    against_fusion: str | None = None
+    against_alpha: float | None = None
     seed: int = 0  # draws the queries or pairs of a `limit`
+
+    def searching(self, rival: bool = False) -> dict[str, Any]:
+        """How an index is searched: the model's, or the one that it is held against."""
+        theirs = (self.against_mode, self.against_fusion, self.against_alpha)
+        own = (self.mode, self.fusion, self.alpha)
+        chosen = theirs if rival and any(value is not None for value in theirs) else own
+        return dict(zip(("mode", "fusion", "alpha"), chosen, strict=True))
 
     @property
     def reranks(self) -> bool:
