@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from limbeck.api import distill
     from limbeck.data import load as load_data
     from limbeck.matchers import load
-    from limbeck.training import Recipe, distill
+    from limbeck.training import Recipe
 
 __all__ = ["Recipe", "__version__", "distill", "load", "load_data"]
 
 _HOME = {
     "load": ("limbeck.matchers", "load"),
     "load_data": ("limbeck.data", "load"),
-    "distill": ("limbeck.training", "distill"),
+    "distill": ("limbeck.api", "distill"),
     "Recipe": ("limbeck.training", "Recipe"),
 }
 
@@ -37,3 +38,8 @@ def __getattr__(name: str) -> Any:
 
     module, attribute = _HOME[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    """What there is, before it is imported: shells complete names from this."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -17,12 +18,16 @@ from typing import IO, Any
 
 from limbeck.errors import LimbeckError, bad_input
 
-# A full disk as safetensors puts it, as numpy does, and as torch.save does, at once or when it closes the file
+# A full disk, or the limit on the size of files, as safetensors puts it, as numpy does, and as torch.save does, at once
+# or when it closes the file
 _SHORT_WRITE = re.compile(
-    r"No space left on device|^\d+ requested and \d+ written$|unexpected pos \d+ vs \d+|basic_ios::clear: iostream"
+    r"No space left on device|File too large|^\d+ requested and \d+ written$|unexpected pos \d+ vs \d+"
+    r"|basic_ios::clear: iostream"
 )
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-NO_PLACE = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_PLACE = (
+    errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP
+)  # fmt: skip
 
 
 @contextmanager
@@ -38,11 +43,20 @@ def naming_disk_errors(path: Path, *also: Path) -> Iterator[None]:
     except Exception as error:
         number = error.errno if isinstance(error, OSError) else None
         if number in NO_SPACE or _SHORT_WRITE.search(str(error)):
-            remedy = "free some space and run the same command again"
-            raise bad_input(path, "no space left on the device", remedy) from error
+            raise bad_input(path, *_no_space(error)) from error
+        if number in (errno.EMFILE, errno.ENFILE):
+            raise bad_input(path, "too many files are open", "raise the limit (ulimit -n)") from error
         if isinstance(error, OSError) and number in NO_PLACE and _concerns(error, (path, *also)):
             raise bad_input(path, f"cannot write ({error.strerror})", "choose another place with --out") from error
         raise
+
+
+def _no_space(error: Exception) -> tuple[str, str]:
+    """The problem and its remedy. A limit on the size of files cuts a write short as a full disk does."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not full and resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        return "a file would be larger than this shell allows", "raise the limit (ulimit -f) and run it again"
+    return "no space left on the device", "free some space and run the same command again"
 
 
 def _concerns(error: OSError, places: tuple[Path, ...]) -> bool:
@@ -74,9 +88,24 @@ def fsync_directory(path: Path) -> None:
 def make_directory(path: Path) -> None:
     """Create `path` and its parents so that they survive a power cut."""
     made = [place for place in (path, *path.parents) if not place.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    with _refusing_as_elsewhere():
+        path.mkdir(parents=True, exist_ok=True)
     for place in made:
         fsync_directory(place.parent)
+
+
+@contextmanager
+def _refusing_as_elsewhere() -> Iterator[None]:
+    """Where nothing can be created, /proc says that what is to be created does not exist."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise PermissionError(errno.EACCES, "nothing can be created there", error.filename) from error
+
+
+def _create(path: Path, mode: str, encoding: str | None) -> IO[Any]:
+    with _refusing_as_elsewhere():
+        return open(path, mode, encoding=encoding)
 
 
 @contextmanager
@@ -86,7 +115,7 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     A symbolic link stays, and what it points to is replaced. A pipe or a device is written straight into.
     """
     path = Path(path)
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     partial = _beside(target)
     encoding = None if "b" in mode else "utf-8"
     with naming_disk_errors(path, partial):
@@ -98,7 +127,7 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
             raise bad_input(path, "is a directory", "name a file")
         make_directory(target.parent)
         try:
-            with open(partial, mode, encoding=encoding) as handle:
+            with _create(partial, mode, encoding) as handle:
                 _claim(handle.fileno())
                 yield handle
                 handle.flush()
@@ -118,7 +147,7 @@ def directory_atomically(path: str | Path) -> Iterator[Path]:
     under another name, and `put_back_directory` (or the next write to `path`) puts it back.
     """
     path = Path(path)
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     partial = _beside(target)
     with naming_disk_errors(path, partial, _old(target)):
         recover_directory(path)
@@ -126,7 +155,8 @@ def directory_atomically(path: str | Path) -> Iterator[Path]:
             raise bad_input(path, "is not a directory", "name a directory")
         make_directory(target.parent)
         try:
-            partial.mkdir()
+            with _refusing_as_elsewhere():
+                partial.mkdir()
             with _claimed(partial):
                 yield partial
                 _open_to_readers(partial)
@@ -261,6 +291,26 @@ def recover_directory(path: str | Path) -> None:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
+def require_writable(output: str | Path | None) -> None:
+    """Refuse a place for a file that nothing can be written to, before the hours that its content takes."""
+    if output is None or (Path(output).exists() and not Path(output).is_file()):
+        return  # a device is written straight into, and a folder refused by who writes the file
+    target = _target(Path(output))
+    nearest = next(place for place in target.parents if place.exists())
+    probe = _beside(nearest / target.name)
+    with naming_disk_errors(Path(output), probe, target):
+        _create(probe, "wb", None).close()
+        probe.unlink()
+
+
+def _target(path: Path) -> Path:
+    """What a path leads to; a symbolic link stays, and what it points to is replaced."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise bad_input(path, "is a symbolic link that leads in a circle", "remove it, or name another place")
+    return target
+
+
 def refuse_overwriting(output: str | Path | None, *inputs: str | Path | None) -> None:
     """Refuse to write a result over a file that the command reads: named itself, or part of a data set or an index.
 
@@ -282,6 +332,11 @@ def write_json(path: str | Path, value: Any) -> None:
         handle.write("\n")
 
 
+def reason(error: Exception) -> str:
+    """Why something cannot be read, in a few words and without the path."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error).partition("\n")[0]
+
+
 def read_json(path: str | Path, remedy: str = "remove it and run the command again") -> Any:
     """Read a JSON file, or say in one line why it cannot be read."""
     path = Path(path)
@@ -290,9 +345,11 @@ def read_json(path: str | Path, remedy: str = "remove it and run the command aga
     except FileNotFoundError as error:
         raise bad_input(path, "no such file", remedy) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise bad_input(path, f"cannot be read ({error})", remedy) from error
+        raise bad_input(path, f"cannot be read ({reason(error)})", remedy) from error
     except json.JSONDecodeError as error:
         raise bad_input(path, f"is not valid JSON ({error.msg})", remedy, error.lineno) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
+        raise bad_input(path, "holds a number or a nesting that is too long", remedy) from error
 
 
 def checksum(path: str | Path) -> str:

@@ -42,6 +42,11 @@ def reporting(reporter: Reporter | None) -> Iterator[None]:
         _reporter.reset(token)
 
 
+def has_reporter() -> bool:
+    """Whether somebody watches already."""
+    return _reporter.get() is not None
+
+
 @dataclass(eq=False)
 class _Task:
     label: str

@@ -31,6 +31,13 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Score candidates with a teacher and keep its raw logits. Nothing is scored twice, whatever happens."""
+        from limbeck.cli.early import require_data, require_model
+
+        require_data(data, queries)
+        require_model(teacher)
+        from limbeck.files import require_writable
+
+        require_writable(export)
         from limbeck.cli.console import reporter
         from limbeck.data import write_scores
         from limbeck.errors import LimbeckError, did_you_mean

@@ -5,19 +5,46 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.segment import Segment
 
+from limbeck.printable import printable
 from limbeck.progress import Advance
 
 SILENCE, LONGEST_SILENCE = 10.0, 60.0  # seconds between two lines where there is no terminal to draw a bar on
 
-out = Console(width=None if sys.stdout.isatty() else 120)  # results
-err = Console(stderr=True)  # progress and errors: a redirected result stays clean
+
+class PrintableConsole(Console):
+    """A console that colours by itself alone: texts bring neither escape sequences nor markup."""
+
+    def __init__(self, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream itself, below whatever a bar and `limbeck.printable` put around it."""
+        stream = super().file
+        while (inner := getattr(stream, "rich_proxied_file", None)) is not None:
+            stream = inner
+        return stream
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
+
+out = PrintableConsole(width=None if sys.stdout.isatty() else 120)  # results
+err = PrintableConsole(stderr=True)  # progress and errors: a redirected result stays clean
 
 
 class Bars:
@@ -25,13 +52,15 @@ class Bars:
 
     def __init__(self) -> None:
         self.progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(compact=True),
             console=err,
             transient=True,
+            redirect_stdout=False,  # it would turn escape sequences of what others print into colours
+            redirect_stderr=False,
             speed_estimate_period=math.inf,  # the last 1,000 steps, however far apart they are
         )
 
@@ -49,10 +78,10 @@ class Bars:
                 self.progress.stop()
         spent = time.monotonic() - started  # told of a task that came to its end, not of one that was cut short
         if spent > 1 and not self.progress.tasks:
-            err.print(f"[dim]{label}: {spent:.0f} s[/dim]", highlight=False)
+            err.print(f"{label}: {spent:.0f} s", style="dim")
 
     def say(self, message: str) -> None:
-        err.print(message, highlight=False, markup=False)
+        err.print(message)
 
 
 class Lines:
@@ -85,7 +114,7 @@ class Lines:
 
     def say(self, message: str) -> None:
         self.spoke = time.monotonic()
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
 
 
 @dataclass

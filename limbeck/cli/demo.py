@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
@@ -32,6 +31,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.console import out as console
         from limbeck.cli.tables import print_warnings, results_table
         from limbeck.files import read_json
+        from limbeck.printable import json_text
         from limbeck.progress import reporting
         from limbeck.training.results import rows_as_json
         from limbeck.training.sweep import sweep
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         if as_json:
             found = {"folder": str(out), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
             found["warnings"] = result.warnings
-            print(json.dumps(found, indent=2, ensure_ascii=False))
+            print(json_text(found))
             return
         console.print(results_table(result.rows, console.width))
         print_warnings(result.warnings)

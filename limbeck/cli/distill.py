@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
@@ -17,9 +16,13 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Distil a teacher into a student. Killed at any point, the same command goes on where it was."""
+        from limbeck.cli.early import require_recipe
+
+        require_recipe(recipe, override)
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.cli.tables import print_warnings, results_table
+        from limbeck.printable import json_text
         from limbeck.progress import reporting
         from limbeck.training import distill as run
         from limbeck.training.processes import is_main
@@ -32,7 +35,7 @@ def register(app: typer.Typer) -> None:
         if as_json:
             found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
             found["warnings"] = result.warnings
-            print(json.dumps(found, indent=2, ensure_ascii=False))
+            print(json_text(found))
             return
         if result.rows:
             console.print(results_table(result.rows, console.width))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
@@ -48,32 +47,41 @@ def register(app: typer.Typer) -> None:
             None, help="Tokens to read of each text, if fewer than the model was made for: 16,64."
         ),
         head: str = typer.Option(None, help="Of pairs: score with this head of `limbeck score`: torch, onnx or int8."),
-        limit: int = typer.Option(None, min=1, help="Measure on so many queries only."),
+        limit: int = typer.Option(None, min=1, help="Measure on so many queries or pairs, drawn by --seed."),
+        seed: int = typer.Option(0, min=0, help="Draws the queries or pairs of --limit."),
         store: Path = typer.Option(None, help="Keep document vectors here, and use those that are there."),
         run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
         fail_below: list[str] = typer.Option([], help="Exit with 1 if a measure is lower, e.g. ndcg@10=0.60."),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Measure a model on judged queries or labelled pairs."""
-        from limbeck.cli.console import err, reporter
-        from limbeck.evaluation import failures, parse_gate
-        from limbeck.evaluation.command import Request, run_evaluation
-        from limbeck.files import refuse_overwriting
-        from limbeck.progress import reporting
+        from limbeck.cli.early import require_data, require_ranker
+        from limbeck.evaluation.gate import failures, parse_gate
+        from limbeck.files import refuse_overwriting, require_writable
 
         gates = [parse_gate(text) for text in fail_below]
+        tokens = _lengths(lengths)
+        require_data(data)
+        require_ranker(model, against)
+        refuse_overwriting(run, model, data, against, candidates)
+        require_writable(run)
+        from limbeck.cli.console import err, reporter
+        from limbeck.evaluation.command import run_evaluation
+        from limbeck.evaluation.request import Request
+        from limbeck.printable import json_text
+        from limbeck.progress import reporting
+
         names = [name.strip() for name in measures.split(",")] if measures else None
         request = Request(
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
-            [gate.measure for gate in gates], mode, fusion, alpha, _lengths(lengths), head,
-            against_mode, against_fusion, against_alpha,
+            [gate.measure for gate in gates], mode, fusion, alpha, tokens, head,
+            against_mode, against_fusion, against_alpha, seed,
         )  # fmt: skip
-        refuse_overwriting(run, model, data, against, candidates)
         with reporting(reporter()):
             found = run_evaluation(request)
-        print(json.dumps(found.as_json(), indent=2, ensure_ascii=False) if as_json else found)
+        print(json_text(found.as_json()) if as_json else found)
         missed = failures(gates, found.measures)
         for line in missed:
-            err.print(line, highlight=False)
+            err.print(line)
         if missed:
             raise typer.Exit(1)

@@ -25,6 +25,10 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Append to each document the queries it might answer, for sparse search. Nothing is generated twice."""
+        from limbeck.cli.early import require_data, require_model
+
+        require_data(data)
+        require_model(model, teacher)
         from limbeck.cli.console import reporter
         from limbeck.progress import reporting
         from limbeck.search.doc2query import Sampling

@@ -45,6 +45,13 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Index passages for `limbeck search`: by a model's vectors and by BM25."""
+        from limbeck.cli.early import require_data, require_index, require_model
+
+        if data is not None or no_dense:
+            require_data(data or model)
+        require_model(None if no_dense and data is None else model)
+        if data is None and not no_dense and (delete or compact or verify or add):
+            require_index(out)
         from limbeck.cli.console import reporter
         from limbeck.errors import LimbeckError
         from limbeck.progress import reporting, say

@@ -14,11 +14,11 @@ from typing import NoReturn
 import typer
 
 from limbeck.errors import LimbeckError
+from limbeck.printable import printable_streams
 
 app = typer.Typer(
     name="limbeck",
     help="Turn a slow, accurate text matcher into the fastest student that still does its job, and run it.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -28,10 +28,22 @@ INTERRUPTED = 130
 PLACES = {
     errno.ENOSPC: "free some space and run the same command again",
     errno.EDQUOT: "free some space and run the same command again",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), or write to another file system",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close some programs, or raise the system's limit on open files",
     errno.EACCES: "check its permissions, or choose another place",
+    errno.EPERM: "check its permissions, or choose another place",
     errno.EROFS: "choose another place",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOTDIR: "choose another place",
+    errno.EISDIR: "name a file",
+    errno.EEXIST: "choose another place",
+    errno.ELOOP: "remove the symbolic links that lead in a circle",
+    errno.ENXIO: "name a regular file or folder",
+    errno.ENODEV: "name a regular file or folder",
+    errno.EINVAL: "name a regular file or folder",
+    errno.EIO: "check the disk and the file",
+    errno.ESRCH: "name a regular file or folder",
 }
 
 for verb in (
@@ -54,6 +66,7 @@ for verb in (
 
 @app.callback(invoke_without_command=True)
 def limbeck(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
 ) -> None:
     if version:
@@ -61,6 +74,8 @@ def limbeck(
 
         print(__version__)
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def main() -> None:
@@ -71,6 +86,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its number
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    with printable_streams():
+        _run()
+
+
+def _run() -> None:
     try:
         code = app(standalone_mode=False)
     except LimbeckError as error:
@@ -79,6 +99,8 @@ def main() -> None:
         _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except RecursionError:
+        _fail("a file is nested too deeply to be read; check the files and folders that the command names")
     except OSError as error:
         if error.errno not in PLACES:
             raise
@@ -97,7 +119,9 @@ def _usage(error: Exception) -> NoReturn:
         raise error
     if not hasattr(error, "format_message"):
         sys.exit(error.exit_code)
-    _fail(f"{error.format_message().rstrip('.')}. `limbeck --help` and `limbeck COMMAND --help` say what there is.")
+    said = error.format_message().rstrip(".")
+    end = "" if said.endswith("?") else "."
+    _fail(f"{said}{end} `limbeck --help` and `limbeck COMMAND --help` say what there is.")
 
 
 def _interrupted() -> NoReturn:

@@ -25,6 +25,10 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Make labelled pairs, and unlabelled ones to distil on, from queries and judgements."""
+        from limbeck.cli.early import require_data, require_model
+
+        require_data(data)
+        require_model(model)
         from limbeck.cli.console import reporter
         from limbeck.progress import reporting
         from limbeck.training.pair_builders import build_pairs

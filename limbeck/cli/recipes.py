@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
 
@@ -11,11 +9,12 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def recipes(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
         """List the recipes that come with limbeck."""
-        from limbeck.training.recipe_files import load_recipe, shipped
+        from limbeck.printable import json_text
+        from limbeck.training.recipe_files import read_recipe, shipped
 
-        found = {name: load_recipe(path).description for name, path in shipped().items()}
+        found = {name: read_recipe(path)[1].get("description", "") for name, path in shipped().items()}
         if as_json:
-            print(json.dumps(found, indent=2, ensure_ascii=False))
+            print(json_text(found))
             return
         width = max(map(len, found))
         for name, description in found.items():

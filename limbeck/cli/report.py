@@ -23,6 +23,9 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Write a run's report.html anew, from what the run left behind."""
+        from limbeck.cli.early import require_run
+
+        require_run(run_dir)
         from limbeck.report.run import run_report
 
         if add or set_:

@@ -41,6 +41,12 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Search an index: passages with their scores, and which of dense and sparse found them."""
+        from limbeck.cli.early import require_index
+
+        require_index(index)
+        from limbeck.files import require_writable
+
+        require_writable(run)
         from limbeck.cli.console import reporter
         from limbeck.errors import LimbeckError
         from limbeck.files import refuse_overwriting
@@ -100,10 +106,11 @@ def _printer(index: SearchIndex, explain: bool, as_json: bool, indent: int | Non
     """Shows the answers to one query; of several queries, JSON has one line each."""
     from limbeck.cli.console import out as console
     from limbeck.cli.hits import print_results
+    from limbeck.printable import json_text
 
     def show(results: Results) -> None:
         if as_json:
-            print(json.dumps(results.as_json(), indent=indent, ensure_ascii=False))
+            print(json_text(results.as_json(), indent))
         else:
             print_results(console, results, index.words, explain)
 

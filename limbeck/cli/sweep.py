@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
@@ -26,9 +25,13 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Run a recipe over a grid of settings. Cut short or given more values or seeds, it does only what is new."""
+        from limbeck.cli.early import require_recipe
+
+        require_recipe(recipe, override, [*over, *tune])
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.cli.tables import print_warnings, results_table
+        from limbeck.printable import json_text
         from limbeck.progress import reporting
         from limbeck.training.results import rows_as_json
         from limbeck.training.sweep import sweep as run
@@ -39,7 +42,7 @@ def register(app: typer.Typer) -> None:
         if as_json:
             found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
             found["warnings"] = result.warnings
-            print(json.dumps(found, indent=2, ensure_ascii=False))
+            print(json_text(found))
         else:
             console.print(results_table(result.rows, console.width))
             print_warnings(result.warnings)

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from limbeck.report.words import share
 
@@ -81,10 +81,10 @@ def timings_table(timings: SearchTimings) -> Table:
     return table
 
 
-def _name(row: Row) -> str:
+def _name(row: Row) -> Text:
     chosen = f" ({row.chosen})" if row.chosen else ""
     failed = f" [{len(row.failed)} failed]" if row.failed else ""
-    return escape(f"{row.name}{chosen}{failed}")
+    return Text(f"{row.name}{chosen}{failed}")
 
 
 def _measure(row: Row, name: str, gap: str) -> str:

@@ -36,6 +36,13 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Set alpha in score = alpha * sparse + dense, and show what every alpha is worth."""
+        from limbeck.cli.early import require_data, require_index
+
+        require_index(index)
+        require_data(data)
+        from limbeck.files import require_writable
+
+        require_writable(out)
         from limbeck.cli.console import out as console
         from limbeck.cli.console import reporter
         from limbeck.evaluation.tune_index import tune_index

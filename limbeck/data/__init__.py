@@ -43,11 +43,16 @@ def load(source: str | Path) -> RankingData | PairData:
         from limbeck.data.ir import load_ir
 
         return load_ir(name.removeprefix("ir:"))
+    require_source(source)
     path = Path(source).expanduser()
-    if path.is_dir():
-        return _load_folder(path)
-    if path.exists():
-        return _load_file(path)
+    return _load_folder(path) if path.is_dir() else _load_file(path)
+
+
+def require_source(source: str | Path) -> None:
+    """Refuse the name of a data set that leads nowhere; it takes no time, unlike to import what works on it."""
+    name = str(source)
+    if name == "pydocs" or name.startswith(("hf:", "ir:")) or Path(source).expanduser().exists():
+        return
     raise LimbeckError(
         f"{name}: no such file or folder; give a folder, a pair file, `hf:owner/name`, `ir:name`, or `pydocs`"
     )
@@ -101,6 +106,7 @@ __all__ = [
     "read_scored_texts",
     "read_scores",
     "read_triples",
+    "require_source",
     "write_qrels",
     "write_run",
     "write_scores",

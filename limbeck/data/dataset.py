@@ -54,6 +54,11 @@ class RankingData:
     runs: Mapping[str, Candidates] = field(default_factory=dict)
     answers: Mapping[str, list[str]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        judged = ", ".join(f"{split} {len(queries):,}" for split, queries in self.qrels.items()) or "none"
+        texts = f"documents: {len(self.corpus):,}, queries: {len(self.queries):,}"
+        return f"RankingData({self.name!r}, {texts}, judged: {judged})"
+
     def judgements(self, split: str) -> Qrels:
         """The judgements of a split; an error that names the splits there are."""
         return _split(self.qrels, split, f"{self.name} has no judgements for split {split!r}")
@@ -81,6 +86,10 @@ class PairData:
     name: str
     splits: dict[str, list[Pair]]
     classes: list[str] | None = None
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{split} {len(pairs):,}" for split, pairs in self.splits.items()) or "none"
+        return f"PairData({self.name!r}, pairs: {sizes})"
 
     def split(self, split: str) -> list[Pair]:
         """The pairs of a split; an error that names the splits there are."""

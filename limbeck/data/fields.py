@@ -17,6 +17,15 @@ def type_name(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written: JSON's escapes can spell half of a surrogate pair, which is no character."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def whole_number(path: str | Path, number: int, text: str, what: str) -> int:
     """A field that has to be a whole number; `1.0` counts as one."""
     try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,19 +22,36 @@ from limbeck.progress import progress
 BLOCK_BYTES = 16 << 20
 _PROGRESS_FROM_BYTES = 32 << 20  # below this a file is read before a progress bar would be seen
 
+READ_REMEDIES = {
+    errno.ELOOP: "remove the symbolic links that lead in a circle",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close some programs, or raise the system's limit on open files",
+    errno.ENXIO: "give a regular file",
+    errno.ENAMETOOLONG: "check the path",
+}
+
 _BLANK_FIRST, _BLANK_LATER = re.compile(rb"[ \t\r]*\n"), re.compile(rb"\n[ \t\r]*\n")
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading, or say in one line why that cannot be done."""
+    """Open a file for reading, or say in one line why that cannot be done.
+
+    A pipe or a device is refused before it is opened: it may keep us waiting, or never end.
+    """
     try:
+        kind = os.stat(path).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise bad_input(path, "is a pipe or a device", "give a regular file")
         return open(path, "rb")
     except FileNotFoundError as error:
         raise bad_input(path, "no such file", "check the path") from error
     except IsADirectoryError as error:
         raise bad_input(path, "is a directory, not a file", "name a file inside it") from error
     except OSError as error:
-        raise bad_input(path, f"cannot be read ({error.strerror})", "make it readable (chmod u+r)") from error
+        remedy = READ_REMEDIES.get(error.errno or 0, "make it readable (chmod u+r)")
+        raise bad_input(path, f"cannot be read ({error.strerror})", remedy) from error
+    except ValueError as error:  # a NUL in its name
+        raise bad_input(str(path).replace("\0", "\\0"), "is no name of a file", "check the path") from error
 
 
 def blocks(path: str | Path, size: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:

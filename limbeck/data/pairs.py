@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data.dataset import Label, Pair, PairData
-from limbeck.data.fields import finite, type_name
+from limbeck.data.fields import finite, is_utf8, type_name
 from limbeck.data.lines import bare_stem, bare_suffix
 from limbeck.data.records import SUFFIXES, Record, read_records
 from limbeck.data.written import require_unchanged
@@ -117,6 +117,8 @@ def _row(path: str | Path, number: int, record: Record) -> Row:
             raise bad_input(path, f"text {place} is {type_name(text)}, not a string", "write every text", number)
         if not text.strip():
             raise bad_input(path, f"text {place} is empty", "write every text or leave the row out", number)
+        if not is_utf8(text):
+            raise bad_input(path, f"text {place} holds half of a surrogate pair", "write the file as UTF-8", number)
     label = next((record[name] for name in LABELS if record.get(name) not in (None, "")), None)
     return number, texts, _value(path, number, label)
 
@@ -131,6 +133,8 @@ def _value(path: str | Path, number: int, label: Any) -> Any:
             parsed = json.loads(text)
         except json.JSONDecodeError:
             return text
+        except (ValueError, RecursionError) as error:
+            raise bad_input(path, "its label is too long", "give a class, a number or a list", number) from error
         return _value(path, number, parsed) if isinstance(parsed, int | float | list) else text
     if isinstance(label, float):
         return finite(path, number, label, "label")

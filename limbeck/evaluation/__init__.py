@@ -1,13 +1,20 @@
 """Numbers about matchers: quality, agreement with a teacher, significance, cost."""
 
-from limbeck.evaluation.agreement import Agreement, agreement
-from limbeck.evaluation.candidates import candidate_run, first_of, with_judged, with_random
-from limbeck.evaluation.gate import Gate, failures, parse_gate
-from limbeck.evaluation.latency import Latency, folder_bytes, measure_latency, parameter_count
-from limbeck.evaluation.measures import RankingResult, canonical_name, evaluate_run, measure_name, parse_measure
-from limbeck.evaluation.pairs import evaluate_pairs
-from limbeck.evaluation.rank import rerank, retrieve
-from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings, holm
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from limbeck.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from limbeck.evaluation.agreement import Agreement
+    from limbeck.evaluation.candidates import candidate_run, first_of, with_judged, with_random
+    from limbeck.evaluation.gate import Gate, failures, parse_gate
+    from limbeck.evaluation.latency import Latency, folder_bytes, measure_latency, parameter_count
+    from limbeck.evaluation.measures import RankingResult, canonical_name, evaluate_run, measure_name, parse_measure
+    from limbeck.evaluation.pairs import evaluate_pairs
+    from limbeck.evaluation.rank import rerank, retrieve
+    from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings, holm
 
 __all__ = [
     "Agreement",
@@ -15,7 +22,6 @@ __all__ = [
     "Gate",
     "Latency",
     "RankingResult",
-    "agreement",
     "canonical_name",
     "candidate_run",
     "compare_pairs",
@@ -36,3 +42,18 @@ __all__ = [
     "with_judged",
     "with_random",
 ]
+
+_MODULES = {
+    "agreement": ("Agreement",),
+    "candidates": ("candidate_run", "first_of", "with_judged", "with_random"),
+    "gate": ("Gate", "failures", "parse_gate"),
+    "latency": ("Latency", "folder_bytes", "measure_latency", "parameter_count"),
+    "measures": ("RankingResult", "canonical_name", "evaluate_run", "measure_name", "parse_measure"),
+    "pairs": ("evaluate_pairs",),
+    "rank": ("rerank", "retrieve"),
+    "significance": ("Comparison", "compare_pairs", "compare_rankings", "holm"),
+}
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+)

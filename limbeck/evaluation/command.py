@@ -3,123 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from limbeck.data import Candidates, PairData, RankingData, load, read_run, write_run
+from limbeck.data import Candidates, PairData, Qrels, RankingData, load, read_run, write_run
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
 from limbeck.evaluation.latency import folder_bytes, measure_latency
 from limbeck.evaluation.measures import canonical_name, evaluate_run
-from limbeck.evaluation.pairs import evaluate_pairs
-from limbeck.evaluation.rank import can_search, rerank, retrieve, search_tokens, token_index
+from limbeck.evaluation.pair_command import PairEvaluation
+from limbeck.evaluation.rank import (
+    Scorer,
+    can_search,
+    rerank,
+    retrieve,
+    search_tokens,
+    token_index,
+)
+from limbeck.evaluation.remember import Remembering
+from limbeck.evaluation.request import TASKS, TOKENS, Evaluation, Request
+from limbeck.evaluation.sample import sample
 from limbeck.evaluation.search_speed import search_timings
-from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings
+from limbeck.evaluation.significance import Comparison, compare_rankings
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed, retrieval_ms
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.matchers.lengths import shorten
-from limbeck.matchers.loading import model_folder
-from limbeck.scoring.calibration import Calibration
-from limbeck.scoring.speed import pair_speed, score_by_head
 from limbeck.search.index import SearchIndex
 from limbeck.search.late import TokenIndex
 from limbeck.search.manifest import is_an_index
 from limbeck.search.sparse import bm25_candidates
 from limbeck.stores import EncodingStore, store_path
-
-TASKS = ["rerank", "retrieve", "pairs"]
-TOKENS = "tokens"  # as candidates: what an approximate index over token vectors finds
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be measured; the fields are the command's options."""
-
-    model: str
-    data: str
-    task: str | None = None
-    split: str = "test"
-    against: str | None = None
-    candidates: str | None = None  # bm25 where something is re-ranked
-    depth: int = 100
-    add_judged: bool = False
-    measures: Sequence[str] | None = None
-    relevance_level: int = 1
-    limit: int | None = None
-    store: Path | None = None
-    run: Path | None = None
-    also: Sequence[str] = ()  # measures besides the default ones or the chosen
-    mode: str | None = None  # of searching an index, as the next two
-    fusion: str | None = None
-    alpha: float | None = None
-    # Of the model alone, not of the one that it is held against: tokens that it reads of each text, and who computes.
-    lengths: tuple[int, int] | None = None
-    head: str | None = None
-    # Of searching the index that it is held against; without any of them, as the three of its own.
-    against_mode: str | None = None
-    against_fusion: str | None = None
-    against_alpha: float | None = None
-
-    def searching(self, rival: bool = False) -> dict[str, Any]:
-        """How an index is searched: the model's, or the one that it is held against."""
-        theirs = (self.against_mode, self.against_fusion, self.against_alpha)
-        own = (self.mode, self.fusion, self.alpha)
-        chosen = theirs if rival and any(value is not None for value in theirs) else own
-        return dict(zip(("mode", "fusion", "alpha"), chosen, strict=True))
-
-    @property
-    def reranks(self) -> bool:
-        """Whether something is asked for that only re-ranking has."""
-        return self.add_judged or self.candidates not in (None, TOKENS)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The result: measures, cost, and the comparison if there was one."""
-
-    task: str
-    split: str
-    count: int  # queries or pairs
-    measures: dict[str, float]
-    ms_per_query: float | None = None
-    pairs_per_second: float | None = None
-    size_mb: float | None = None
-    bytes_per_passage: float | None = None
-    comparisons: tuple[Comparison, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        comparisons = [
-            {
-                "measure": found.measure,
-                "difference": found.difference,
-                "low": found.low,
-                "high": found.high,
-                "p": found.p_values,
-                "record": found.record,
-            }
-            for found in self.comparisons
-        ]
-        own = {name: value for name, value in vars(self).items() if name != "comparisons"}
-        return {**own, "comparisons": comparisons}
-
-    def __str__(self) -> str:
-        noun = "pairs" if self.task == "pairs" else "queries"
-        width = max(map(len, self.measures))
-        lines = [f"{self.task} on {self.split}, {self.count:,} {noun}"]
-        lines += [f"  {name:<{width}}  {value:.4f}" for name, value in self.measures.items()]
-        costs = [
-            f"{self.ms_per_query:,.1f} ms per query" if self.ms_per_query is not None else "",
-            f"{self.pairs_per_second:,.0f} pairs per second" if self.pairs_per_second is not None else "",
-            f"{self.size_mb:,.0f} MB" if self.size_mb is not None else "",
-            f"{self.bytes_per_passage:,.0f} bytes a passage" if self.bytes_per_passage is not None else "",
-        ]
-        lines += ["  " + ", ".join(filter(None, costs))] if any(costs) else []
-        return "\n".join([*lines, *(f"  {found}" for found in self.comparisons)])
 
 
 def run_evaluation(request: Request) -> Evaluation:
@@ -140,8 +57,7 @@ def run_evaluation(request: Request) -> Evaluation:
     indexes = [name for name in (request.model, request.against) if name and is_an_index(name)]
     for option in ("mode", "fusion", "alpha"):
         if getattr(request, option) is not None and not indexes:
-            problem = f"{request.model}: is no index, which alone has --{option}"
-            raise LimbeckError(f"{problem}; make one with `limbeck index`")
+            raise LimbeckError(f"--{option}: requires an index; make one with `limbeck index`")
     _refuse_the_same_search(request)
     if request.task == "rerank" and indexes:
         raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
@@ -177,27 +93,10 @@ def size_in_mb(matcher: Matcher) -> float:
 
 
 def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
-    pairs = [pair for pair in data.split(request.split) if pair.label is not None][: request.limit]
-    labels = np.array([pair.label for pair in pairs], dtype=np.float64)
-    texts = [pair.texts for pair in pairs]
+    measured = PairEvaluation(request, data)
     matcher = _loaded(request)
-    scores = score_by_head(matcher, texts, request.head) if request.head else matcher.score(texts)
-    scores = _at_threshold(request.model, scores)
-    measures = evaluate_pairs(scores, labels, request.measures)
-    measures |= evaluate_pairs(scores, labels, [name for name in request.also if name not in measures])
-    comparisons: tuple[Comparison, ...] = ()
-    if request.against is not None:
-        baseline = _at_threshold(request.against, load_matcher(request.against).score(texts))
-        comparisons = tuple(compare_pairs(scores, baseline, labels, name) for name in measures)
-    found = Evaluation("pairs", request.split, len(pairs), measures, comparisons=comparisons)
-    speed = pair_speed(matcher, texts, request.head or "auto")
-    return replace(found, pairs_per_second=speed, size_mb=size_in_mb(matcher))
-
-
-def _at_threshold(model: str, scores: np.ndarray) -> np.ndarray:
-    """Scores of pairs, moved so that what the model's own threshold calls a match is above 0, where it has one."""
-    calibration = Calibration.load(model_folder(model))
-    return scores if calibration is None else calibration.logits(scores)
+    rival = load_matcher(request.against) if request.against is not None else None
+    return replace(measured.run(matcher, rival), size_mb=size_in_mb(matcher))
 
 
 def _loaded(request: Request) -> Matcher:
@@ -209,9 +108,10 @@ def _loaded(request: Request) -> Matcher:
 
 
 def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
-    qrels = data.judgements(request.split)
-    query_ids = sorted(qrels)[: request.limit]
-    qrels = {query: qrels[query] for query in query_ids}
+    judged = data.judgements(request.split)
+    query_ids = sample(sorted(judged), request.limit, request.seed)
+    qrels = {query: judged[query] for query in query_ids}
+    _require_relevant(request, qrels)
     measures = [*(request.measures or ["ndcg@10", "mrr@10", f"recall@{min(request.depth, 100)}"]), *request.also]
     measures = [canonical_name(name) for name in measures]  # a mistake is told before the work is done
     ranker = _Ranker(request, data, query_ids)
@@ -224,8 +124,51 @@ def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
         comparisons = tuple(compare_rankings(result, baseline, name) for name in result.means)
     if request.run is not None:
         write_run(run, request.run)
-    found = Evaluation(task, request.split, len(query_ids), result.means, comparisons=comparisons)
+    found = Evaluation(
+        task,
+        request.split,
+        len(query_ids),
+        result.means,
+        comparisons=comparisons,
+        model=request.model,
+        data=request.data,
+        against=request.against,
+        available=len(judged),
+        settings=_settings(request, task),
+        notes=(_described(request, data, task),),
+    )
     return replace(found, **_costs(ranker, request, task))
+
+
+def _require_relevant(request: Request, qrels: Qrels) -> None:
+    """Without a relevant document every measure is 0, whatever the model does."""
+    best = max((grade for grades in qrels.values() for grade in grades.values()), default=0)
+    if best < 1:
+        problem = f"no document of split {request.split!r} is judged relevant (the best grade is {best})"
+        raise LimbeckError(f"{request.data}: {problem}; choose another --split, or add judgements above 0")
+    if best < request.relevance_level:
+        problem = f"no document of split {request.split!r} has a grade of {request.relevance_level} or more"
+        raise LimbeckError(f"{request.data}: {problem}; give --relevance-level {best} or less")
+
+
+def _settings(request: Request, task: str) -> dict[str, Any]:
+    """What decides the numbers; null is what an index, or a model, does by itself."""
+    found = {name: getattr(request, name) for name in ("depth", "relevance_level", "limit", "seed", "lengths")}
+    found |= request.searching() | {f"against_{name}": value for name, value in request.searching(rival=True).items()}
+    if task == "rerank":
+        return {"candidates": request.candidates or "bm25", "add_judged": request.add_judged, **found}
+    return {"candidates": request.candidates, "add_judged": False, **found}
+
+
+def _described(request: Request, data: RankingData, task: str) -> str:
+    relevant = f"relevant from grade {request.relevance_level} on"
+    if task == "rerank":
+        judged = " and the judged positives" if request.add_judged else ""
+        return f"candidates: the {request.depth:,} best of {request.candidates or 'bm25'}{judged}; {relevant}"
+    if task == "run file":
+        return f"the ranking in {request.model}; {relevant}"
+    how = ", found by an index over tokens" if request.candidates == TOKENS else ""
+    return f"the {request.depth:,} best of {len(data.corpus):,} documents{how}; {relevant}"
 
 
 def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
@@ -251,7 +194,7 @@ def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
     if task != "rerank":
         ms_per_query = retrieval_ms(matcher, ranker.data, ranker.query_ids, min(request.depth, 10))
         return {"ms_per_query": ms_per_query, "size_mb": size_in_mb(matcher)}
-    speed = rerank_speed(matcher, ranker.data, ranker.lists())
+    speed = rerank_speed(ranker.scorer(request.model), ranker.data, ranker.lists())
     times = {"ms_per_query": speed.ms_per_query, "pairs_per_second": speed.pairs_per_second} if speed else {}
     return {**times, "size_mb": size_in_mb(matcher)}
 
@@ -270,6 +213,7 @@ class _Ranker:
         # by name and whether it is the rival, who may be the same model with all its tokens
         self.matchers: dict[tuple[str, bool], Matcher] = {}
         self.token_indexes: dict[tuple[str, bool], TokenIndex] = {}
+        self._scorers: dict[tuple[str, bool], Scorer] = {}
         self._lists: dict[str, list[str]] | None = None
 
     def rank(self, name: str, rival: bool = False) -> tuple[Candidates, str]:
@@ -282,7 +226,7 @@ class _Ranker:
             return read_run(name), "run file"
         matcher = self.matcher(name, rival)
         if self.task == "rerank":
-            return rerank(matcher, self.data, self.lists()), "rerank"
+            return rerank(self.scorer(name, rival), self.data, self.lists()), "rerank"
         if self.request.candidates == TOKENS:
             index = self.token_indexes[name, rival] = token_index(matcher, self.data, self._store(matcher))
             return search_tokens(index, matcher, self.data, self.query_ids, self.request.depth), "retrieve"
@@ -292,6 +236,13 @@ class _Ranker:
         if (name, rival) not in self.matchers:
             self.matchers[name, rival] = load_matcher(name) if rival else _loaded(self.request)
         return self.matchers[name, rival]
+
+    def scorer(self, name: str, rival: bool = False) -> Scorer:
+        """The matcher; where it encodes documents ahead, it keeps their vectors, which its speed is measured with."""
+        if (name, rival) not in self._scorers:
+            matcher = self.matcher(name, rival)
+            self._scorers[name, rival] = Remembering(matcher) if not rival and encodes_apart(matcher) else matcher
+        return self._scorers[name, rival]
 
     def index(self, name: str) -> SearchIndex:
         if name not in self.indexes:

@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from torch import nn
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.progress import track
+
+if TYPE_CHECKING:
+    from torch import nn
 
 T = TypeVar("T")
 

@@ -18,23 +18,26 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import ir_measures
 import numpy as np
 
 from limbeck.data.dataset import Candidates, Qrels, Run, ranked
 from limbeck.errors import LimbeckError, did_you_mean
 
+if TYPE_CHECKING:
+    import ir_measures
+
 DEFAULT_MEASURES = ("ndcg@10", "mrr@10", "recall@100")
 
 _BASES = {
-    "ndcg": ir_measures.nDCG,
-    "mrr": ir_measures.RR,
-    "recall": ir_measures.R,
-    "map": ir_measures.AP,
-    "p": ir_measures.P,
-    "success": ir_measures.Success,
-}
+    "ndcg": "nDCG",
+    "mrr": "RR",
+    "recall": "R",
+    "map": "AP",
+    "p": "P",
+    "success": "Success",
+}  # as ir-measures says
 _ALIASES = {"rr": "mrr", "r": "recall", "ap": "map", "precision": "p"}
 _NEEDS_CUTOFF = ("recall", "p", "success")
 _SPELLING = re.compile(r"(?P<base>[a-z]+)(?:@(?P<cutoff>[1-9][0-9]*))?")
@@ -81,7 +84,9 @@ def canonical_name(name: str) -> str:
 def parse_measure(name: str, relevance_level: int = 1) -> ir_measures.Measure:
     """The ir-measures object for a name."""
     base, _, cutoff = canonical_name(name).partition("@")
-    measure = _BASES[base]
+    import ir_measures
+
+    measure = getattr(ir_measures, _BASES[base])
     if base != "ndcg":
         measure = measure(rel=relevance_level)
     return measure @ int(cutoff) if cutoff else measure
@@ -89,7 +94,7 @@ def parse_measure(name: str, relevance_level: int = 1) -> ir_measures.Measure:
 
 def measure_name(measure: ir_measures.Measure) -> str:
     """The name of an ir-measures object; the relevance level is not part of it."""
-    base = next((name for name, base in _BASES.items() if base.NAME == measure.NAME), None)
+    base = next((name for name, base in _BASES.items() if base == measure.NAME), None)
     if base is None:
         raise LimbeckError(f"measure {measure} has no name here; known: {', '.join(_BASES)}")
     cutoff = measure.params.get("cutoff")
@@ -119,6 +124,8 @@ def evaluate_run(
     parsed = {parse_measure(name, relevance_level): name for name in names}
     place = {query: row for row, query in enumerate(query_ids)}
     per_query = {name: np.zeros(len(query_ids)) for name in names}
+    import ir_measures
+
     for metric in ir_measures.iter_calc(list(parsed), qrels, _by_rank(ranked)):
         per_query[parsed[metric.measure]][place[metric.query_id]] = metric.value
     without = sum(not _has_relevant(qrels[query].values(), relevance_level) for query in query_ids)

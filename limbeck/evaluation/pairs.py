@@ -22,8 +22,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
-from sklearn import metrics
 
 from limbeck.errors import LimbeckError, did_you_mean
 
@@ -98,11 +96,16 @@ def one_against_rest(task: PairTask) -> list[tuple[np.ndarray, np.ndarray]]:
     """The binary problems (scores [n], is positive [n]) whose AUC or AP is averaged; a class without pairs has none."""
     if task.kind != "classes":
         return [(task.scores, task.labels == 1)]
+    from scipy import special
+
     probabilities = special.softmax(task.scores, axis=1)
     return [(probabilities[:, int(value)], task.labels == value) for value in np.unique(task.labels)]
 
 
 def _measure(name: str, task: PairTask) -> float:
+    from scipy import stats
+    from sklearn import metrics
+
     if name in ("auc", "ap"):
         function = metrics.roc_auc_score if name == "auc" else metrics.average_precision_score
         return float(np.mean([function(positive, scores) for scores, positive in one_against_rest(task)]))

@@ -14,7 +14,7 @@ from limbeck.evaluation.rank import Lists, Scorer, searchable
 from limbeck.matchers.encoding import as_encoded
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
 from limbeck.matchers.interactions import Prepared
-from limbeck.progress import reporting
+from limbeck.progress import reporting, track
 from limbeck.search.exact import exact_search
 
 TIMED_QUERIES = 10
@@ -70,7 +70,8 @@ def _rank_encoded(
         return np.argsort(-scores[0].cpu().numpy())
 
     with torch.inference_mode():
-        stored = {query: prepared(data.corpus.take(listed), 1) for query, listed in rows.items()}
+        encoding = track(list(rows.items()), "Encoding documents to time re-ranking")
+        stored = {query: prepared(data.corpus.take(listed), 1) for query, listed in encoding}
     return rank
 
 

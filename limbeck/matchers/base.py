@@ -18,6 +18,7 @@ from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.chunks import Chunks
 from limbeck.matchers.encoding import Encoding
+from limbeck.matchers.probabilities import calibrated
 from limbeck.matchers.token_head import Vocabulary
 from limbeck.signals import Signals
 
@@ -90,6 +91,7 @@ class Matcher(nn.Module, ABC):
     kind: ClassVar[str]
     shows: ClassVar[frozenset[str]] = SCORES  # the signals that it can show
     bf16 = False  # whether it computes in bfloat16: see `half`
+    folder: Path | None = None  # that it was loaded from
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,6 +161,10 @@ class Matcher(nn.Module, ABC):
         scores = self.score([(query, document) for document in documents])
         order = np.argsort(-scores, kind="stable")[:top_k]
         return [(int(position), float(scores[position])) for position in order]
+
+    def probabilities(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
+        """The probability that each pair is a match, by the calibration that was saved with the model: [n]."""
+        return calibrated(self.folder, self.score(pairs, batch_size))
 
     def identity(self) -> dict[str, Any]:
         """What a cache of this matcher's outputs is keyed by: weights and configuration."""

@@ -13,6 +13,7 @@ from sentence_transformers import CrossEncoder as STCrossEncoder
 from torch import Tensor
 
 from limbeck.files import directory_atomically
+from limbeck.matchers.arguments import require_pairs
 from limbeck.matchers.base import SCORES, Document, Matcher, PreparedBatch, TextBatch, as_parts
 from limbeck.matchers.chunks import Chunks, Features, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.file_manifest import write_manifest
@@ -84,6 +85,7 @@ class CrossEncoder(Matcher):
         return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
 
     def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
+        require_pairs(pairs, batch_size)
         if not len(pairs):
             return np.zeros(0, dtype=np.float32)
         joined = [(pair[0], self._joined(pair[1:])) for pair in pairs]

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from limbeck.matchers.arguments import require_pairs, require_texts
 from limbeck.matchers.base import Matcher, distinct
 from limbeck.matchers.encoding import Encoding, InMemory, Vectors
 from limbeck.matchers.interactions.base import Interaction
@@ -49,10 +50,12 @@ class EncodingMatcher(Matcher):
     def _encode(self, texts: Sequence[str] | str, position: int, batch_size: int) -> Any:
         if isinstance(texts, str):
             return next(iter(self.encode([texts], position, batch_size)))
+        require_texts(texts)
         return self.encode(texts, position, batch_size)
 
     def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
         """Each distinct text is encoded once; then pairs cost the interaction alone."""
+        require_pairs(pairs, batch_size)
         if not len(pairs):
             return np.zeros((0,) if self.outputs == 1 else (0, self.outputs), dtype=np.float32)
         stores, rows = self.encode_pairs(pairs, batch_size)

@@ -40,6 +40,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> M
         put_back_directory(Path(str(name)).expanduser())
     folder = model_folder(local_folder(name, revision))  # a run directory stands for its student
     matcher = _kind(folder).from_pretrained(folder)
+    matcher.folder = Path(folder)
     return use_bf16(matcher) if bf16 else matcher
 
 

@@ -32,9 +32,9 @@ def working(out: Path, what: str) -> Iterator[Path]:
         make_directory(out / WORK)
         with alone_in(out):
             _refuse_another_build(out, what)
-            write_json(out / WORK / _MARK, {"building": what})
-            clear(out)
             try:
+                write_json(out / WORK / _MARK, {"building": what})
+                clear(out)
                 yield out
             except LimbeckError:
                 _leave_nothing(out)

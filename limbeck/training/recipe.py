@@ -17,6 +17,7 @@ from limbeck.scoring.calibration import check_criterion
 from limbeck.search.manifest import is_an_index
 
 SOURCES = ("bm25", "uniform", "given", "scored")
+LONGEST_NAME = 100  # bytes; file names have at most 255, and a sweep appends to it
 TOKENS = frozenset({"token_logits"})
 Analysis = Literal["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists"]
 
@@ -330,6 +331,16 @@ class Recipe(Part):
     stages: list[Stage] = Field(min_length=1)
     evaluation: EvaluationSpec = EvaluationSpec()
     seed: int = Field(0, ge=0, lt=2**31)
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_folder_name(cls, value: str) -> str:
+        """Results go to runs/NAME by default, so a name must not lead out of there."""
+        if not value.strip() or value.startswith(".") or not value.isprintable() or set(value) & set("/\\"):
+            raise ValueError(f"{value!r} cannot name a folder in runs/; use letters, digits and hyphens")
+        if len(value.encode()) > LONGEST_NAME:
+            raise ValueError(f"is longer than {LONGEST_NAME} bytes; use a shorter one")
+        return value
 
     @model_validator(mode="before")
     @classmethod

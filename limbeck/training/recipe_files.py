@@ -5,15 +5,17 @@ from __future__ import annotations
 from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
-from limbeck.files import write_atomically
+from limbeck.files import reason, write_atomically
 from limbeck.matchers.spec import BELONGS
-from limbeck.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from limbeck.training.recipe import Recipe
 
 
 def shipped() -> dict[str, Path]:
@@ -24,7 +26,7 @@ def shipped() -> dict[str, Path]:
 
 def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[str] | None = None) -> Recipe:
     """A validated recipe from a file, a shipped name, a dictionary or a recipe; `overrides` are `key.path=value`."""
-    if isinstance(source, Recipe):
+    if isinstance(source, BaseModel):
         return parse_recipe(source.model_dump(mode="json"), "recipe", overrides=overrides)
     if isinstance(source, dict):
         return parse_recipe(source, "recipe", overrides=overrides)
@@ -32,6 +34,12 @@ def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[st
         raise LimbeckError(
             f"a recipe is a file, a name or a dictionary, not {type(source).__name__}; give one of these"
         )
+    path, values, tree = read_recipe(source)
+    return parse_recipe(values, str(path), tree, overrides)
+
+
+def read_recipe(source: str | Path) -> tuple[Path, dict[str, Any], yaml.Node | None]:
+    """The file of a recipe, its values before they are checked, and its tree."""
     path = Path(source)
     if str(source) in shipped() and not path.exists():
         path = shipped()[str(source)]
@@ -39,7 +47,7 @@ def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[st
     values, tree = _read(path, "recipe", remedy)
     if not isinstance(values, dict):
         raise bad_input(path, "is not a recipe", "a recipe is a mapping with data, student and stages")
-    return parse_recipe(values, str(path), tree, overrides)
+    return path, values, tree
 
 
 def variants() -> dict[str, Path]:
@@ -70,19 +78,26 @@ def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
 
 def _read(path: Path, what: str, remedy: str) -> tuple[Any, yaml.Node | None]:
     """The values of a YAML file, and its tree, which knows the lines."""
+    if not path.is_file():
+        exists = path.exists() or path.is_symlink()
+        raise bad_input(path, f"is no file that holds a {what}" if exists else f"no such {what}", remedy)
     try:
         text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise bad_input(path, f"no such {what}", remedy) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise bad_input(path, f"cannot be read ({error})", "give a readable YAML file") from error
+        raise bad_input(path, f"cannot be read ({reason(error)})", "give a readable YAML file") from error
     try:
         return yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        what = str(getattr(error, "problem", None) or error).splitlines()[0]
-        problem = f"is not valid YAML ({what})"
-        raise bad_input(path, problem, "mend the syntax", mark.line + 1 if mark else None) from error
+        problem = f"is not valid YAML ({_why(error)})"
+        raise bad_input(path, problem, "correct the syntax", mark.line + 1 if mark else None) from error
+
+
+def _why(error: Exception) -> str:
+    """What YAML dislikes, in a few words: a bad character, a date that does not exist, a number of 5,000 digits."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).splitlines()[0]
 
 
 def parse_recipe(
@@ -96,10 +111,15 @@ def parse_recipe(
 
     `mend` is the remedy for mistakes that have none of their own.
     """
+    from limbeck.training.recipe import Recipe
+
     for override in overrides or []:
         values = set_value(values, override)
     try:
+        _refuse_nul(values, place, set())
         return Recipe.model_validate(values)
+    except RecursionError as error:
+        raise bad_input(place, "is nested too deeply", mend) from error
     except ValidationError as error:
         first = error.errors()[0]
         location = [part for part in first["loc"] if isinstance(part, int | str)]
@@ -107,6 +127,16 @@ def parse_recipe(
         dotted = ".".join(map(str, location)) or "recipe"
         problem, remedy = _explain(first, location)
         raise bad_input(place, f"{dotted}: {problem}", remedy or mend, line) from error
+
+
+def _refuse_nul(value: Any, place: str, seen: set[int]) -> None:
+    """No file name, model or text of a recipe can have a NUL in it. `seen` holds what aliases share."""
+    if isinstance(value, str) and "\0" in value:
+        raise bad_input(place, f"{value.replace(chr(0), chr(92) + '0')!r} has a NUL in it", "remove it")
+    if isinstance(value, dict | list) and id(value) not in seen:
+        seen.add(id(value))
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            _refuse_nul(part, place, seen)
 
 
 def _explain(error: Any, location: list[int | str]) -> tuple[str, str]:
@@ -121,6 +151,8 @@ def _explain(error: Any, location: list[int | str]) -> tuple[str, str]:
 
 def _fields_at(location: list[int | str]) -> list[str]:
     """The keys that a recipe may have at `location`."""
+    from limbeck.training.recipe import Recipe
+
     model: Any = Recipe
     for part in location:
         if isinstance(part, int):
@@ -159,6 +191,11 @@ def set_value(values: dict[str, Any], override: str, option: str = "--set") -> d
     path, separator, text = override.partition("=")
     if not separator or not path:
         raise LimbeckError(f"{option} {override}: not of the form key.path=value; e.g. {option} stages.0.steps=100")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        problem = f"the value is not valid YAML ({_why(error)})"
+        raise LimbeckError(f"{option} {override}: {problem}; quote it, or give another") from error
     copy = deepcopy(values)
     keys: list[str] = path.split(".")
     target: Any = copy
@@ -170,15 +207,12 @@ def set_value(values: dict[str, Any], override: str, option: str = "--set") -> d
                 target = target[key]
             else:
                 target = target[int(key)]
-        value = yaml.safe_load(text)
         if isinstance(target, dict):
             target[keys[-1]] = value
         else:
             target[int(keys[-1])] = value
     except (ValueError, IndexError, TypeError, AttributeError) as error:
         raise LimbeckError(f"{option} {override}: the recipe has nothing at {path}; check the path") from error
-    except yaml.YAMLError as error:
-        raise LimbeckError(f"{option} {override}: the value is not valid YAML; quote it") from error
     return copy
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import agreement, candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
+from limbeck.evaluation import candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
+from limbeck.evaluation.agreement import agreement
 from limbeck.matchers import Matcher
 from limbeck.matchers.half import in_bf16
 from limbeck.progress import say

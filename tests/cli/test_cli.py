@@ -8,6 +8,7 @@ import torch
 import yaml
 
 from limbeck.matchers import MatcherSpec, build
+from tests.conftest import WORDS
 
 
 @pytest.fixture
@@ -126,8 +127,8 @@ def test_pair_tasks_are_measured(limbeck, models, tmp_path):
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = limbeck("evaluate", models["cross"], tmp_path / "test.jsonl", "--against", models["dual"], "--json")
     found = json.loads(done.out)
-    assert set(found["measures"]) == {"auc", "ap", "accuracy", "f1"}
-    assert len(found["comparisons"]) == 4
+    assert set(found["measures"]) == {"auc", "ap"}  # accuracy and f1 need a threshold, and no model here has one
+    assert len(found["comparisons"]) == 2
     assert found["pairs_per_second"] > 0
 
 
@@ -269,3 +270,98 @@ def test_candidates_of_other_queries_are_refused(limbeck, beir, models, tmp_path
     done = limbeck("annotate", models["cross"], beir, "--out", tmp_path / "s", "--candidates", tmp_path / "other.trec")
     assert_one_line_about(done, "other.trec", "qX")
     assert not (tmp_path / "s").exists()
+
+
+def pair_lines(count: int, flip: int = 0) -> str:
+    rows = [{"text_a": f"copy {n}", "text_b": f"sort a file {n * n}", "label": (n + flip) % 2} for n in range(count)]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_accuracy_needs_a_threshold_which_is_chosen_on_dev_or_left_out(limbeck, models, tmp_path):
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "test.jsonl").write_text(pair_lines(40))
+    done = limbeck("evaluate", models["dual"], tmp_path / "alone")
+    assert "accuracy  " not in done.out and "no accuracy and F1" in done.out and "no dev split" in done.out
+    asked = limbeck("evaluate", models["dual"], tmp_path / "alone", "--measures", "accuracy")
+    assert_one_line_about(asked, "accuracy", "threshold", "dev")
+    gated = limbeck("evaluate", models["dual"], tmp_path / "alone", "--fail-below", "f1=0.5")
+    assert_one_line_about(gated, "f1", "threshold")
+    (tmp_path / "alone" / "dev.jsonl").write_text(pair_lines(30))
+    ask = ["evaluate", models["dual"], tmp_path / "alone", "--against", models["other"], "--json"]
+    found = json.loads(limbeck(*ask).out)
+    assert set(found["measures"]) == {"auc", "ap", "accuracy", "f1"} and len(found["comparisons"]) == 4
+    assert found["settings"]["threshold"] == "best F1 on 30 pairs of dev"
+    on_dev = json.loads(limbeck("evaluate", models["dual"], tmp_path / "alone", "--split", "dev", "--json").out)
+    assert set(on_dev["measures"]) == {"auc", "ap"}  # it is not chosen on what it is measured with
+
+
+def test_a_threshold_from_dev_is_the_one_that_accuracy_is_measured_at(limbeck, models, tmp_path):
+    """All scores of a cosine may be above 0: at 0 every pair would be a match."""
+    from limbeck.matchers import load
+    from limbeck.scoring.calibration import calibrate
+
+    for name, count in (("dev", 30), ("test", 40)):
+        (tmp_path / f"{name}.jsonl").write_text(pair_lines(count))
+    found = json.loads(limbeck("evaluate", models["dual"], tmp_path, "--json").out)
+    texts = {n: [(f"copy {k}", f"sort a file {k * k}") for k in range(n)] for n in (30, 40)}
+    scores = {n: load(models["dual"]).score(texts[n]) for n in texts}
+    said = calibrate(scores[30], [k % 2 for k in range(30)]).logits(scores[40]) > 0
+    assert found["measures"]["accuracy"] == pytest.approx(sum(said == [k % 2 == 1 for k in range(40)]) / 40)
+
+
+def test_a_limit_is_drawn_by_the_seed_and_not_the_head_of_the_file(limbeck, models, tmp_path):
+    rows = [
+        {"text_a": f"copy {WORDS[n % 40]}", "text_b": f"sort {WORDS[n % 17]}", "label": n % 5 / 4} for n in range(200)
+    ]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ask = ["evaluate", models["dual"], tmp_path / "test.jsonl", "--limit", "100"]
+    done = limbeck(*ask)
+    assert "100 of 200 pairs, drawn with seed 0" in done.out
+    values = [json.loads(limbeck(*ask, "--seed", seed, "--json").out)["measures"]["pearson"] for seed in (0, 0, 1)]
+    assert values[0] == values[1] != values[2]
+
+
+def test_a_limit_on_queries_is_drawn_too(limbeck, beir):
+    done = limbeck("evaluate", "bm25", beir, "--limit", "3")
+    assert "3 of 6 queries, drawn with seed 0" in done.out
+    found = {tuple(json.loads(limbeck("evaluate", "bm25", beir, "--limit", 3, "--seed", seed, "--json").out)
+                   ["measures"].values()) for seed in range(6)}  # fmt: skip
+    assert len(found) > 1
+
+
+def test_evaluate_says_what_it_measured(limbeck, beir, models):
+    done = limbeck("evaluate", models["cross"], beir, "--depth", "7", "--relevance-level", "1")
+    assert "the 7 best of bm25; relevant from grade 1 on" in done.out
+    found = json.loads(limbeck("evaluate", models["cross"], beir, "--depth", "7", "--json").out)
+    assert found["model"] == str(models["cross"]) and found["data"] == str(beir) and found["against"] is None
+    wanted = {"candidates": "bm25", "depth": 7, "relevance_level": 1, "add_judged": False, "seed": 0, "limit": None}
+    assert wanted.items() <= found["settings"].items()
+    assert "best of 60 documents" in limbeck("evaluate", models["dual"], beir).out
+
+
+def test_speed_is_measured_with_the_vectors_that_are_there(limbeck, beir, models, monkeypatch):
+    from limbeck.matchers.dual_encoder import DualEncoder
+
+    plain, asked = DualEncoder.encode_document, []
+    monkeypatch.setattr(
+        DualEncoder, "encode_document", lambda self, texts, *a: asked.extend(texts) or plain(self, texts, *a)
+    )
+    assert limbeck("evaluate", models["dual"], beir, "--task", "rerank", "--depth", "5").code == 0
+    assert len(asked) == len(set(asked)) > 0
+
+
+@pytest.mark.parametrize(
+    ("grades", "options", "words"),
+    [
+        ("-1", [], ["relevant", "the best grade is -1"]),
+        ("0", [], ["relevant", "the best grade is 0"]),
+        ("1", ["--relevance-level", "2"], ["a grade of 2 or more", "--relevance-level 1"]),
+    ],
+)
+def test_judgements_without_a_relevant_document_are_refused(limbeck, beir, grades, options, words):
+    lines = (beir / "qrels" / "test.tsv").read_text().splitlines()
+    changed = [
+        "\t".join([*line.split("\t")[:2], grades]) if line[0] == "q" and "score" not in line else line for line in lines
+    ]
+    (beir / "qrels" / "test.tsv").write_text("\n".join(changed) + "\n")
+    assert_one_line_about(limbeck("evaluate", "bm25", beir, *options), *words)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import yaml
 
@@ -165,3 +167,45 @@ def test_every_shipped_recipe_is_valid_and_says_what_it_is(name):
     recipe = load_recipe(name)
     assert len(recipe.description) > 20
     assert recipe.name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/x", "../x", "a/b", "..", ".hidden", "", " ", "a\\b", "a\nb", "a\x1bb", "x" * 200]
+)
+def test_a_name_cannot_lead_out_of_runs(name):
+    values = {"name": name, "data": {"source": "pydocs"}, "stages": [{"objectives": ["one_hot"], "steps": 1}]}
+    with pytest.raises(LimbeckError, match="name: "):
+        load_recipe(values)
+
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+BOMB = "a: &a [x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(ALPHABET))  # 2^25 of them in the end
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: " + "[" * 20_000 + "]" * 20_000, "nested too deeply"),
+        ("data: {source: pydocs}\nseed: 2020-99-99\n", "month must be in 1..12"),
+        ("seed: " + "9" * 5000, "Exceeds the limit"),
+        ("seed: 1\0", "special characters"),
+        ("data: {source: \"a\\0b\"}\nstages: [{objectives: [one_hot], steps: 1}]", "NUL"),
+        (BOMB, "data: is missing"),
+    ],
+    ids=["nested", "date", "digits", "nul", "escaped-nul", "aliases"],
+)  # fmt: skip
+def test_yaml_that_python_cannot_hold_is_one_line(tmp_path, text, words):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    with pytest.raises(LimbeckError, match=words) as caught:
+        load_recipe(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["2020-99-99", "9" * 5000, "[" * 20_000, "{"])
+def test_a_value_that_is_no_yaml_is_told_from_a_path_that_is_not_there(value):
+    values = {"data": {"source": "pydocs"}, "stages": [{"objectives": ["one_hot"], "steps": 1}]}
+    with pytest.raises(LimbeckError, match="the value is not valid YAML"):
+        load_recipe(values, [f"seed={value}"])
+    with pytest.raises(LimbeckError, match="nothing at stages.7.steps"):
+        load_recipe(values, ["stages.7.steps=1"])

@@ -1,0 +1,69 @@
+"""Help and a mistyped path cost no import of torch: what is imported is checked, as times depend on the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = "torch transformers sentence_transformers sklearn scipy pandas faiss bm25s ir_measures onnxruntime ray".split()
+VERBS = "demo recipes distill sweep annotate index search expand tune pairs score evaluate report".split()
+
+WRONG = [
+    ["distill", "/no/recipe.yaml"],
+    ["sweep", "/no/recipe.yaml", "--over", "seed=1,2"],
+    ["annotate", "/no/model", "/no/data", "--out", "/no/out"],
+    ["annotate", "/no/model", "pydocs", "--out", "/no/out"],
+    ["index", "/no/model", "/no/data", "--out", "/no/out"],
+    ["index", "/no/model", "pydocs", "--out", "/no/out"],
+    ["index", "--compact", "--out", "/no/index"],
+    ["search", "/no/index", "query"],
+    ["expand", "/no/data", "--model", "/no/model", "--out", "/no/out"],
+    ["tune", "/no/index", "/no/data"],
+    ["pairs", "/no/data", "--out", "/no/out"],
+    ["score", "/no/model", "/no/pairs", "--out", "/no/out"],
+    ["evaluate", "/no/model", "/no/data"],
+    ["evaluate", "/no/model", "pydocs"],
+    ["evaluate", "bm25", "pydocs", "--against", "/no/model"],
+    ["evaluate", "bm25", "pydocs", "--fail-below", "nothing"],
+    ["report", "/no/run"],
+]
+
+# One process runs them all: whatever one of them imports is found at the end of it.
+SCRIPT = """
+import contextlib, io, sys
+from limbeck.cli.main import main
+for arguments in {calls!r}:
+    sys.argv = ["limbeck", *arguments]
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code
+    heavy = [name for name in {heavy!r} if name in sys.modules]
+    assert code == {code}, (arguments, code, stream.getvalue())
+    assert not heavy, (arguments, heavy)
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "code"),
+    [([[], ["--help"], ["--version"], ["recipes"], *([verb, "--help"] for verb in VERBS)], 0), (WRONG, 2)],
+    ids=["help", "mistakes"],
+)
+def test_help_and_mistakes_import_nothing_heavy(calls, code):
+    script = SCRIPT.format(calls=calls, heavy=HEAVY, code=code)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_limbeck_alone_prints_its_help_line_by_line(limbeck):
+    done = limbeck()
+    assert done.code == 0 and not done.err
+    assert len(done.out.splitlines()) > 15 and "evaluate" in done.out
