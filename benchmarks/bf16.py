@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from limbeck.data.pydocs import load_pydocs
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.half import in_bf16
 
@@ -50,7 +50,7 @@ def measure() -> list[dict[str, Any]]:
         for kind in ("cross_encoder", "dual_encoder"):
             torch.manual_seed(0)
             matcher = build(
-                MatcherSpec(
+                matcher_config(
                     kind=kind, start="minilm", layers=layers, query_length=LENGTHS[0], document_length=LENGTHS[1]
                 )
             )

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from limbeck.data import PairData, load
-from limbeck.matchers import DualEncoder, MatcherSpec, build
+from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers import chunks as chunks_module
 from limbeck.matchers import load as load_matcher
 
 
 def measure(texts: int, length: int, repeats: int) -> dict[str, float]:
     torch.manual_seed(0)
-    tower = build(MatcherSpec(layers=2, document_length=length)).tower
+    tower = build(matcher_config(layers=2, document_length=length)).tower
     corpus = load("pydocs").corpus
     rows = np.random.default_rng(0).choice(len(corpus), size=texts, replace=False)
     sample = corpus.take(rows)

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
-from limbeck.matchers import DiPair, MatcherSpec, build
+from limbeck.matchers import DiPair, build, matcher_config
 from limbeck.matchers.encoding import as_encoded
 from limbeck.matchers.interactions.folded import FoldedTransformer
 from limbeck.progress import reporting
@@ -114,7 +114,7 @@ def dipair() -> DiPair:
     torch.manual_seed(0)
     sizes = {"tokens": SLOTS, "dim": DIM, "head_layers": LAYERS, "head_width": WIDTH}
     lengths = {"layers": 1, "query_length": 16, "document_length": 16}
-    matcher = build(MatcherSpec(kind="dipair", start="minilm", **sizes, **lengths)).eval()
+    matcher = build(matcher_config(kind="dipair", start="minilm", **sizes, **lengths)).eval()
     assert isinstance(matcher, DiPair)
     return matcher
 

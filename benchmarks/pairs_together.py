@@ -20,7 +20,7 @@ from limbeck.data import Pair
 from limbeck.data.pairs import load_pairs
 from limbeck.data.pydocs import load_pydocs
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.pair_lists import PairLists, label_array
 
@@ -32,7 +32,7 @@ ROUNDS = 4
 
 def neighbours_of_pydocs() -> list[Pair]:
     texts = load_pydocs().corpus.take(range(2000))
-    vectors = build(MatcherSpec(start="minilm", document_length=TOKENS)).encode_document(texts)
+    vectors = build(matcher_config(start="minilm", document_length=TOKENS)).encode_document(texts)
     nearest = np.argsort(-(vectors @ vectors.T), axis=1)
     return [Pair((texts[row], texts[other]), None) for row in range(len(texts)) for other in nearest[row, 1 : NEAR + 1]]
 
@@ -45,7 +45,7 @@ def measure(pairs: list[Pair]) -> list[dict[str, Any]]:
     for head, options in heads.items():
         torch.manual_seed(0)
         sizes: dict[str, Any] = {"query_length": TOKENS, "document_length": TOKENS, "head_width": 512, **options}
-        student = build(MatcherSpec(kind="dipair", start="minilm", head=head, **sizes)).train()
+        student = build(matcher_config(kind="dipair", start="minilm", head=head, **sizes)).train()
         collator = Collator(lists, student)
         seconds: dict[str, list[float]] = {name: [] for name in plans}
         texts: dict[str, list[int]] = {name: [] for name in plans}

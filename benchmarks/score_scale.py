@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 
 BLOCK = 1_000_000
 
@@ -31,7 +31,7 @@ def write_model(folder: Path) -> None:
     torch.manual_seed(0)
     sizes = {"tokens": (4, 4), "dim": 128, "head_layers": 2, "head_width": 512}
     lengths = {"layers": 1, "query_length": 16, "document_length": 16}
-    build(MatcherSpec(kind="dipair", start="minilm", **sizes, **lengths)).save_pretrained(folder)
+    build(matcher_config(kind="dipair", start="minilm", **sizes, **lengths)).save_pretrained(folder)
 
 
 def write_texts(path: Path, count: int, seed: int) -> None:

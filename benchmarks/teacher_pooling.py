@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.session import Session
 
@@ -39,7 +39,7 @@ def untrained() -> dict[str, float]:
     teacher = session.recipe.teacher
     assert teacher is not None and teacher.train is not None
     lengths = {"query_length": teacher.train.query_length, "document_length": teacher.train.document_length}
-    dual = build(MatcherSpec(similarity="cosine", **lengths))
+    dual = build(matcher_config(similarity="cosine", **lengths))
     joint = build(teacher.train.model_copy(update={"pooling": "segments"}))
     return {
         "dual encoder, as it is": session.judged_dev(dual)["ndcg@10"],

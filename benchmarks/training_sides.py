@@ -25,7 +25,7 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import IntervalStrategy
 
 from limbeck.data import Texts
-from limbeck.matchers import DualEncoder, MatcherSpec, build
+from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers.quiet import quiet
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists
@@ -90,7 +90,9 @@ def _followed_by_neighbours(corpus: Texts, row: int) -> str:
 def write_start(folder: Path, layers: int, lengths: tuple[int, int]) -> Path:
     """The student that both sides start from: MiniLM's first layers, as a sentence-transformers folder."""
     query, document = lengths
-    build(MatcherSpec(layers=layers, query_length=query, document_length=document, scale=SCALE)).save_pretrained(folder)
+    build(matcher_config(layers=layers, query_length=query, document_length=document, scale=SCALE)).save_pretrained(
+        folder
+    )
     return folder
 
 

@@ -11,7 +11,7 @@ import limbeck as lb
 from limbeck.data.dataset import Pair, PairData, RankingData
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.progress import say
 from limbeck.scoring.calibration import calibrate
 
@@ -24,7 +24,7 @@ def test_names_are_listed_before_they_are_imported():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_text_gives_one_vector(tiny_bert, kind):
-    matcher = build(MatcherSpec(kind=kind, start=tiny_bert, query_length=8, document_length=8, **KINDS[kind]))
+    matcher = build(matcher_config(kind=kind, start=tiny_bert, query_length=8, document_length=8, **KINDS[kind]))
     for encode in (matcher.encode_query, matcher.encode_document):
         one, many = encode("copy a file"), next(iter(encode(["copy a file"])))
         np.testing.assert_array_equal(one, many)
@@ -36,7 +36,7 @@ def test_one_text_gives_one_vector(tiny_bert, kind):
 @pytest.mark.parametrize("kind", ["cross_encoder", *KINDS])
 def test_what_is_no_pair_is_refused_in_one_line(tiny_bert, kind):
     settings = KINDS.get(kind, {})
-    matcher = build(MatcherSpec(kind=kind, start=tiny_bert, query_length=8, document_length=8, **settings))
+    matcher = build(matcher_config(kind=kind, start=tiny_bert, query_length=8, document_length=8, **settings))
     for wrong in [
         ("a query", ["a document"]),
         ("a query",),
@@ -55,7 +55,7 @@ def test_what_is_no_pair_is_refused_in_one_line(tiny_bert, kind):
 def test_a_calibrated_model_gives_probabilities(tiny_bert, tmp_path):
     pairs = [("copy a file", f"sort {word}") for word in "abcdefgh"]
     build(
-        MatcherSpec(kind="dipair", start=tiny_bert, query_length=8, document_length=8, tokens=[2, 2], dim=16)
+        matcher_config(kind="dipair", start=tiny_bert, query_length=8, document_length=8, tokens=[2, 2], dim=16)
     ).save_pretrained(tmp_path / "m")
     with pytest.raises(LimbeckError, match="no calibration"):
         lb.load(tmp_path / "m").probabilities(pairs)

@@ -43,9 +43,9 @@ def require_recipe(source: str, overrides: Sequence[str] = (), axes: Sequence[st
 
     A teacher that is only measured would else be missed after an hour of training.
     """
-    from limbeck.training.recipe_files import read_recipe, set_value
+    from limbeck.training.recipe_files import read_recipe, renamed, set_value
 
-    values = read_recipe(source)[1]
+    values = renamed(read_recipe(source)[1])
     for override in overrides:
         values = set_value(values, override)
     varied = {axis.split("=")[0].split(".")[0] for axis in axes}
@@ -53,8 +53,8 @@ def require_recipe(source: str, overrides: Sequence[str] = (), axes: Sequence[st
     require_data(_name(data, "source"))
     if isinstance(teacher, str):
         require_model(None if (Path(teacher) / "recipe.yaml").is_file() else teacher)
-    require_model(_name(teacher, "model"), _name(_part(teacher, "train"), "start"))
-    start = _name(student, "start")
+    require_model(_name(teacher, "model"), _name(_part(teacher, "train"), "init_from"))
+    start = _name(student, "init_from")
     require_model(start if start != "teacher" else None)
 
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher, TextBatch
     from limbeck.matchers.building import build
     from limbeck.matchers.colbert import ColBERT
+    from limbeck.matchers.config import MatcherConfig, matcher_config
     from limbeck.matchers.cross_encoder import CrossEncoder
     from limbeck.matchers.dipair import DiPair
     from limbeck.matchers.dual_encoder import DualEncoder
     from limbeck.matchers.loading import load
     from limbeck.matchers.poly_encoder import PolyEncoder
-    from limbeck.matchers.spec import MatcherSpec
 
 __all__ = [
     "ColBERT",
@@ -26,11 +26,12 @@ __all__ = [
     "DiPair",
     "DualEncoder",
     "Matcher",
-    "MatcherSpec",
+    "MatcherConfig",
     "PolyEncoder",
     "TextBatch",
     "build",
     "load",
+    "matcher_config",
 ]
 
 _HOME = {
@@ -43,7 +44,8 @@ _HOME = {
     "DualEncoder": "limbeck.matchers.dual_encoder",
     "load": "limbeck.matchers.loading",
     "PolyEncoder": "limbeck.matchers.poly_encoder",
-    "MatcherSpec": "limbeck.matchers.spec",
+    "MatcherConfig": "limbeck.matchers.config",
+    "matcher_config": "limbeck.matchers.config",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.chunks import Chunks
+from limbeck.matchers.config import MatcherConfig
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.probabilities import calibrated
 from limbeck.matchers.token_head import Vocabulary
@@ -89,6 +90,8 @@ class Matcher(nn.Module, ABC):
     """Scores how well a document answers a query."""
 
     kind: ClassVar[str]
+    config_type: ClassVar[type[MatcherConfig]]
+    model_types: ClassVar[tuple[str, ...]] = ()  # what sentence-transformers and its relatives call it in a folder
     shows: ClassVar[frozenset[str]] = SCORES  # the signals that it can show
     bf16 = False  # whether it computes in bfloat16: see `half`
     folder: Path | None = None  # that it was loaded from
@@ -147,6 +150,53 @@ class Matcher(nn.Module, ABC):
     def append_projection(self, projection: nn.Linear) -> None:
         """Make a linear map that was trained on the matcher's embeddings a part of it."""
         raise LimbeckError(f"a {self.kind} has no embedding to project; use kind: dual_encoder, or drop the objective")
+
+    @property
+    def scores_are_cosines(self) -> bool:
+        """Whether scores lie between -1 and 1 by construction."""
+        return False
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What tells this matcher's queries from its documents, for a student that starts from it."""
+        return {}
+
+    def limit_tokens(self, longest: int) -> None:
+        """Read at most so many tokens of a text."""
+
+    @property
+    def reads_stored_outputs(self) -> bool:
+        """Whether stored outputs stand in for its encoder at the moment."""
+        return False
+
+    def encoder_outputs(self, position: int) -> tuple[Encoding, dict[str, Any]] | None:
+        """What its encoder leaves of texts at a position before anything else that is trained, and all that decides
+        it; None where a frozen encoder's outputs cannot be stored.
+        """
+        return None
+
+    def keep(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
+        """The outputs that `encoder_outputs` describes."""
+        raise NotImplementedError
+
+    def read_outputs_from(self, stored: Callable[[list[str], int], np.ndarray] | None) -> None:
+        """Let stored outputs stand in for the encoder, or (None) no longer."""
+        raise NotImplementedError
+
+    @classmethod
+    @abstractmethod
+    def build(cls, config: Any, local: Any) -> Matcher:
+        """The matcher that a config describes; `local` is the config with its start as a folder that was checked."""
+
+    @classmethod
+    def reads(cls, folder: Path) -> bool:
+        """Whether a plain transformers folder, with no word on what it is, holds such a matcher."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def from_pretrained(cls, path: str | Path, revision: str | None = None) -> Matcher:
+        """Load a folder, or the hub's model of that name."""
 
     @property
     def device(self) -> torch.device:

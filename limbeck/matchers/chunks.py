@@ -21,6 +21,7 @@ from limbeck.progress import progress
 
 T = TypeVar("T")
 Side = Literal["query", "document"]
+SIDES: tuple[Side, Side] = ("query", "document")
 Features = dict[str, Any]  # what a tokeniser makes of some texts, and a model reads
 
 PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores

@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from pydantic import Field
 from sentence_transformers import MultiVectorEncoder
+from sentence_transformers.base.modules import Normalize
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
+from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, TextBatch
+from limbeck.matchers.chunks import SIDES
+from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.file_manifest import write_manifest
+from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Interaction, MaxSim, MeanMaxSim
+from limbeck.matchers.parts import keep_whole, projection, side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
+from limbeck.matchers.starts import go_on, learnt_parts, start_of
 from limbeck.matchers.token_tower import TokenTower
 from limbeck.matchers.tower import TwoSides
 from limbeck.signals import Signals
 from limbeck.stores.ragged import Ragged
 
+MARKERS = {"query": "[unused0]", "document": "[unused1]"}  # word pieces that no text has, as in Stanford's ColBERT
 
+
+class ColBERTConfig(MatcherConfig):
+    """A vector for each token."""
+
+    kind: Literal["colbert"] = "colbert"
+    dim: int = Field(128, ge=1, le=65536, description="numbers in a token's vector")
+    similarity: Literal["maxsim", "meanmaxsim"] = Field(
+        "maxsim", description="maxsim, the sum over query tokens, or meanmaxsim, their mean"
+    )
+
+
+@architecture
 class ColBERT(EncodingMatcher):
     """Query and document are encoded apart, token by token; each query token is matched with its best partner."""
 
     kind = "colbert"
+    config_type = ColBERTConfig
+    model_types = ("MultiVectorEncoder", "ColBERT")  # the second as PyLate writes it
 
     def __init__(self, model: MultiVectorEncoder) -> None:
         super().__init__()
@@ -70,6 +95,18 @@ class ColBERT(EncodingMatcher):
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> Ragged:
         return self.tower.encode_tokens(texts, "document" if position else "query", batch_size)
 
+    @property
+    def prompts(self) -> dict[str, str]:
+        return {side: self.tower.prompt(side) or "" for side in SIDES}
+
+    @classmethod
+    def build(cls, config: Any, local: Any) -> ColBERT:
+        return cls(_model(local))
+
+    @classmethod
+    def reads(cls, folder: Path) -> bool:
+        return "HF_ColBERT" in (read_settings(folder / "config.json").get("architectures") or [])  # Stanford's
+
     def configuration(self) -> dict[str, Any]:
         return self.tower.configuration() | {"similarity": self.similarity}
 
@@ -82,3 +119,42 @@ class ColBERT(EncodingMatcher):
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> ColBERT:
         """Load a sentence-transformers, PyLate or Stanford ColBERT folder or hub name."""
         return load_safely(path, revision, lambda folder: cls(MultiVectorEncoder(folder, **HERE_ONLY)))
+
+
+def _model(config: ColBERTConfig) -> MultiVectorEncoder:
+    """Tokens, a projection, unit length; punctuation of documents does not count (TCT-ColBERT Sec. 3.1)."""
+    transformer = start_transformer(start_of(config), side_lengths(config))
+    tokenizer: Any = transformer.tokenizer
+    if tokenizer.mask_token is None:
+        raise LimbeckError(
+            f"{config.init_from}: has no [MASK] token to fill queries with; start a colbert from another model"
+        )
+    transformer.query_expansion = {"strategy": "fixed", "attend": False, "length": config.query_length}
+    fresh = projection(transformer.get_embedding_dimension(), config.dim, module_input_name="token_embeddings")
+    learnt: list[Any] = learnt_parts(config)
+    kept = bool(learnt) and learnt[-1].out_features == config.dim
+    projections = learnt if kept else go_on(config.init_from, [fresh], learnt)
+    return MultiVectorEncoder(
+        modules=[
+            transformer,
+            *projections,
+            MultiVectorMask(skiplist_words=_punctuation(tokenizer)),
+            Normalize(module_input_name="token_embeddings"),
+        ],
+        prompts=_markers(tokenizer),
+        similarity_fn_name=config.similarity,
+    )
+
+
+def _markers(tokenizer: Any) -> dict[str, str]:
+    """What tells a query from a document: a spare word piece each, or plain text where there are none."""
+    vocabulary = tokenizer.get_vocab()
+    if not all(marker in vocabulary for marker in MARKERS.values()):
+        return {"query": "[Q] ", "document": "[D] "}
+    keep_whole(tokenizer, MARKERS)
+    return MARKERS
+
+
+def _punctuation(tokenizer: Any) -> list[str]:
+    vocabulary = tokenizer.get_vocab()
+    return [mark for mark in string.punctuation if mark in vocabulary]

@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import Field, model_validator
 from sentence_transformers import CrossEncoder as STCrossEncoder
-from torch import Tensor
+from sentence_transformers.base.modules import Dense
+from torch import Tensor, nn
 
 from limbeck.files import directory_atomically
 from limbeck.matchers.arguments import require_pairs
 from limbeck.matchers.base import SCORES, Document, Matcher, PreparedBatch, TextBatch, as_parts
 from limbeck.matchers.chunks import Chunks, Features, inferred, prepare_chunks, run_chunks
+from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.file_manifest import write_manifest
+from limbeck.matchers.folder_checks import read_settings
+from limbeck.matchers.parts import layer_norm, pooled, side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
-from limbeck.matchers.segments import load_segmented
+from limbeck.matchers.segments import JointTransformer, SegmentPooling, load_segmented
+from limbeck.matchers.starts import go_on, learnt_parts, start_of
 from limbeck.matchers.tower import describe
 from limbeck.signals import Signals
 
@@ -38,10 +44,39 @@ class Pairs(PreparedBatch):
         return [(self.pairs, self.first_query * self.shape[1])]
 
 
+class CrossEncoderConfig(MatcherConfig):
+    """Both texts are read together."""
+
+    kind: Literal["cross_encoder"] = "cross_encoder"
+    pooling: Literal["mean", "cls", "segments"] = Field(
+        "mean", description="segments: each text's tokens by themselves; starts as the dual encoder it was"
+    )
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the pooled output, in training only")
+    layer_norm: bool = Field(False, description="layer norm on the pooled output")
+    offset: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="a learnt offset that starts at this, e.g. -10, so that scores can be a probability's logit "
+        "(with pooling: segments)",
+    )
+    outputs: int = Field(1, ge=1, description="scores per pair")
+
+    @model_validator(mode="after")
+    def _segments_have_no_head(self) -> CrossEncoderConfig:
+        if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
+            raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
+        if self.offset is not None and self.pooling != "segments":
+            raise ValueError("offset needs pooling: segments; a head on one pooled vector has its own")
+        return self
+
+
+@architecture
 class CrossEncoder(Matcher):
     """s(q, d) = w . pool(T(concat(q, d))): the teacher. Scores are raw logits; no sigmoid is applied."""
 
     kind = "cross_encoder"
+    config_type = CrossEncoderConfig
+    model_types = ("CrossEncoder",)
 
     def __init__(self, model: STCrossEncoder) -> None:
         super().__init__()
@@ -95,6 +130,15 @@ class CrossEncoder(Matcher):
 
         return torch.cat(list(inferred(self, joined, prepare, self._run, "Scoring pairs"))).numpy()
 
+    @classmethod
+    def build(cls, config: Any, local: Any) -> CrossEncoder:
+        return cls(STCrossEncoder(modules=_modules(local), activation_fn=nn.Identity()))
+
+    @classmethod
+    def reads(cls, folder: Path) -> bool:
+        architectures = read_settings(folder / "config.json").get("architectures") or []
+        return any(str(name).endswith("ForSequenceClassification") for name in architectures)
+
     def configuration(self) -> dict[str, Any]:
         return describe(self.model)
 
@@ -115,3 +159,29 @@ class CrossEncoder(Matcher):
             return cls(STCrossEncoder(folder, activation_fn=raw, **HERE_ONLY))
 
         return load_safely(path, revision, make)
+
+
+def _modules(config: CrossEncoderConfig) -> list[nn.Module]:
+    if config.pooling == "segments":
+        transformer = start_transformer(start_of(config), side_lengths(config), JointTransformer)
+        transformer.model.config.num_labels = 1  # where the library looks for the number of outputs
+        return [transformer, _segment_pooling(config)]
+    transformer = start_transformer(start_of(config), {"max_seq_length": config.query_length + config.document_length})
+    width = transformer.get_embedding_dimension()
+    head = Dense(width, config.outputs, activation_function=nn.Identity(), module_output_name="scores")
+    nn.init.normal_(head.linear.weight, std=0.02)
+    nn.init.zeros_(head.linear.bias)
+    learnt = [module for module in learnt_parts(config) if not isinstance(module, SegmentPooling)]
+    rest = go_on(config.init_from, [*layer_norm(config, width), head], learnt, new_head=True)
+    return [*pooled(config, transformer), *rest]
+
+
+def _segment_pooling(config: CrossEncoderConfig) -> SegmentPooling:
+    """As the start has learnt it, if it has; an offset that the start lacks is new."""
+    learnt = [module for module in learnt_parts(config) if isinstance(module, SegmentPooling)]
+    if learnt and (config.offset is None or learnt[0].offset is not None):
+        return learnt[0]
+    fresh = SegmentPooling(offset_start=config.offset)
+    if learnt:
+        fresh.load_state_dict(learnt[0].state_dict(), strict=False)
+    return fresh

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.spec import Layers
+from limbeck.matchers.config import Layers
 
 
 def layers_to_load(layers: Layers) -> int:

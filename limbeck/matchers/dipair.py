@@ -5,37 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from pydantic import Field, field_validator, model_validator
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import directory_atomically, write_json
-from limbeck.matchers.base import SCORES, PreparedBatch, TextBatch, as_parts, distinct, tokeniser_digest
+from limbeck.matchers.base import SCORES, PreparedBatch, TextBatch, as_parts, distinct, tokeniser_digest, weights_digest
 from limbeck.matchers.chunks import Chunks, Features, Side, inferred, prepare_chunks, run_chunks
+from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.gather import gather_rows
-from limbeck.matchers.interactions import Interaction
-from limbeck.matchers.interactions.heads import make_head
+from limbeck.matchers.interactions import CosineHead, FeedForwardHead, Interaction, TransformerHead
+from limbeck.matchers.parts import side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
-from limbeck.matchers.spec import MatcherSpec
+from limbeck.matchers.starts import start_of
 from limbeck.matchers.tower import CODE_VERSION, config_digest
 from limbeck.signals import Signals
 
 CONFIG, HEAD = "limbeck.json", "head.safetensors"
-FORMAT = 1
-PAIRS = 2048  # through the head at a time
-
-Encoded = Callable[[list[str], int], np.ndarray]
+FORMAT, READABLE = 2, (1, 2)
+BLOCK = 2048  # texts that are projected at a time
+FFNN_WIDTH = 128
+NOT_IN_SCORES = {"start", "inner_dropout"}
+# Of a config, what the encoder's outputs do not depend on; `tokens` counts for its own position alone.
+OF_THE_HEAD = NOT_IN_SCORES | {"dropout", "dim", "outputs", "tokens", "head", "head_layers", "head_heads", "head_width"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,63 @@ class Texts(PreparedBatch):
     document_count: int  # over all processes
 
 
+class SlotsConfig(MatcherConfig):
+    """What matchers have in common that keep a fixed number of vectors of each text."""
+
+    hides_tokens: ClassVar[bool] = False  # certain tokens are kept, which must be there
+
+    untied: bool = Field(False, description="an encoder for each text")
+    tokens: tuple[int, ...] = Field((4, 8), description="vectors that each text keeps, one number a text")
+
+    @property
+    def text_count(self) -> int:
+        return len(self.tokens)
+
+    @field_validator("tokens")
+    @classmethod
+    def _each_text_keeps_some(cls, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        if len(tokens) < 2 or min(tokens) < 1:
+            raise ValueError("give one number for each text, at least two, each at least 1")
+        return tokens
+
+
+class DiPairConfig(SlotsConfig):
+    """The first tokens of each text, and a light head over them."""
+
+    kind: Literal["dipair"] = "dipair"
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout in the head, in training only")
+    dim: int | None = Field(None, ge=1, le=65536, description="vector size after a learnt projection; none by default")
+    outputs: int = Field(1, ge=1, description="scores per pair")
+    take: Literal["first", "last"] = Field("first", description="which of a text's tokens are kept")
+    head: Literal["transformer", "transformer+cosine", "ffnn", "cosine"] = Field(
+        "transformer",
+        description="what reads the kept tokens; cosine, of one vector each, has no sizes; transformer+cosine adds to "
+        "the cosine of the first ones",
+    )
+    head_layers: int = Field(2, ge=1, description="transformer layers, or hidden layers of ffnn")
+    head_heads: int = Field(1, ge=1, description="attention heads of a transformer head")
+    head_width: int = Field(1024, ge=1, description="the head's inner width; 128 for ffnn")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _width_of_the_head(cls, given: Any) -> Any:
+        return {"head_width": FFNN_WIDTH} | given if isinstance(given, dict) and given.get("head") == "ffnn" else given
+
+    @model_validator(mode="after")
+    def _head_fits_the_tokens(self) -> DiPairConfig:
+        for name, count in (("query_length", self.tokens[0]), ("document_length", max(self.tokens[1:]))):
+            if count > getattr(self, name):
+                raise ValueError(f"tokens: {count} is more than {name} ({getattr(self, name)}) leaves; keep fewer")
+        if self.head == "cosine" and (self.tokens != (1, 1) or self.outputs != 1):
+            raise ValueError("head: cosine is of two vectors and gives one score; use tokens: [1, 1] and outputs: 1")
+        if self.head == "transformer+cosine" and (len(self.tokens) != 2 or self.outputs != 1):
+            raise ValueError("head: transformer+cosine is of two texts and gives one score; use head: transformer")
+        if self.dim is not None and self.dim % self.head_heads:
+            raise ValueError(f"dim ({self.dim}) is not a multiple of head_heads ({self.head_heads})")
+        return self
+
+
+@architecture
 class DiPair(EncodingMatcher):
     """A truncated encoder for each text, a projection for each position, and a head over what they keep.
 
@@ -56,38 +117,71 @@ class DiPair(EncodingMatcher):
     """
 
     kind = "dipair"
-    outputs_are_the_encoders: ClassVar[bool] = True  # so that they can be cached while the encoder is frozen
+    config_type: ClassVar[type[SlotsConfig]] = DiPairConfig
+    outputs_are_the_encoders: ClassVar[bool] = True  # so that they can be stored while the encoder is frozen
 
-    def __init__(self, spec: MatcherSpec, encoders: Sequence[Transformer]) -> None:
+    def __init__(self, config: Any, encoders: Sequence[Transformer]) -> None:
         super().__init__()
-        self.spec = spec
+        self.config = config
         self.encoders = nn.ModuleList(encoders)  # one for all texts, or one for each position
         width = int(encoders[0].get_embedding_dimension())
-        dim = spec.dim or width
+        dim = self._dim or width
         self.dim, self.width = dim, width
-        self.projections = nn.ModuleList(nn.Linear(width, dim) if spec.dim else nn.Identity() for _ in spec.tokens)
+        self.projections = nn.ModuleList(nn.Linear(width, dim) if self._dim else nn.Identity() for _ in config.tokens)
         for projection in self.projections:
             if isinstance(projection, nn.Linear):
                 nn.init.orthogonal_(projection.weight)
                 nn.init.zeros_(projection.bias)
                 projection.load_state_dict(self.projections[0].state_dict())  # like texts are alike from the start
-        self.head = make_head(spec, dim)
-        self.encoded: Encoded | None = None  # while the encoder is frozen: where its outputs come from
+        self.head = self._make_head(dim)
+
+    @property
+    def _dim(self) -> int | None:
+        """The size of a projection; None where there is none."""
+        return self.config.dim
+
+    def _make_head(self, dim: int) -> Interaction:
+        """What reads the kept vectors, of `dim` numbers each."""
+        config = self.config
+        if config.head == "cosine":
+            return CosineHead()
+        if config.head == "ffnn":
+            return FeedForwardHead(
+                config.tokens, dim, config.head_layers, config.head_width, config.outputs, config.dropout
+            )
+        if dim % config.head_heads:
+            problem = f"head_heads: {config.head_heads} heads cannot share vectors of {dim} numbers"
+            raise LimbeckError(f"{problem}; choose a divisor of {dim}, or give a dim")
+        return TransformerHead(
+            config.tokens,
+            dim,
+            config.head_layers,
+            config.head_heads,
+            config.head_width,
+            config.outputs,
+            config.dropout,
+            cosine=config.head == "transformer+cosine",
+        )
+
+    @classmethod
+    def build(cls, config: Any, local: Any) -> DiPair:
+        count = local.text_count if local.untied else 1
+        return cls(config, [start_transformer(start_of(local), side_lengths(local)) for _ in range(count)])
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
         """What a text keeps of its tokens' states."""
-        return _take(states, mask, self.spec.tokens[position], self.spec.take == "last")
+        return _take(states, mask, self.config.tokens[position], self.config.take == "last")
 
     @property
     def interaction(self) -> Interaction:
         return self.head
 
     def encoding(self, position: int) -> Encoding:
-        return Encoding(self.dim, self.spec.tokens[position])
+        return Encoding(self.dim, self.config.tokens[position])
 
     @property
     def texts(self) -> int:
-        return len(self.spec.tokens)
+        return len(self.config.tokens)
 
     def columns(self, pairs: Sequence[tuple[str, ...]]) -> list[list[str]]:
         return [[pair[0] for pair in pairs], *self.parts([pair[1:] for pair in pairs])]
@@ -115,9 +209,9 @@ class DiPair(EncodingMatcher):
     def _alike(self) -> list[list[int]]:
         """Positions in groups: where the same text has the same outputs, it is encoded once for all of them."""
         groups: dict[tuple[int, ...], list[int]] = {}
-        for position, slots in enumerate(self.spec.tokens):
+        for position, slots in enumerate(self.config.tokens):
             own = position if len(self.encoders) > 1 or self.encoded is not None else 0
-            length = self.spec.document_length if position else self.spec.query_length
+            length = self.config.document_length if position else self.config.query_length
             groups.setdefault((own, length, slots), []).append(position)
         return list(groups.values())
 
@@ -154,7 +248,7 @@ class DiPair(EncodingMatcher):
         if isinstance(texts, Tensor):
             return texts
         if not texts.passes:
-            return torch.zeros(0, self.spec.tokens[position], self.width, device=self.device)
+            return torch.zeros(0, self.config.tokens[position], self.width, device=self.device)
         return run_chunks(texts, lambda features: self._run(features, position), recompute)
 
     def _run(self, features: Features, position: int) -> Tensor:
@@ -185,7 +279,7 @@ class DiPair(EncodingMatcher):
         def run(features: Features) -> Tensor:
             return self._run(features, position)
 
-        empty = torch.zeros(0, self.spec.tokens[position], self.width)
+        empty = torch.zeros(0, self.config.tokens[position], self.width)
         return torch.cat([empty, *inferred(self, texts, prepare, run, "Encoding texts")]).numpy()
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
@@ -194,17 +288,45 @@ class DiPair(EncodingMatcher):
             self.encoded(list(texts), position) if self.encoded is not None else self.keep(texts, position, batch_size)
         )
         with torch.inference_mode():
-            starts = range(0, len(kept), PAIRS)
-            some = (torch.from_numpy(kept[start : start + PAIRS]).to(self.device) for start in starts)
+            starts = range(0, len(kept), BLOCK)
+            some = (torch.from_numpy(kept[start : start + BLOCK]).to(self.device) for start in starts)
             blocks = [self.project(block, position).vectors.cpu().numpy() for block in some]
-        return np.concatenate([np.zeros((0, self.spec.tokens[position], self.dim), np.float32), *blocks])
+        return np.concatenate([np.zeros((0, self.config.tokens[position], self.dim), np.float32), *blocks])
+
+    @property
+    def reads_stored_outputs(self) -> bool:
+        return self.encoded is not None
+
+    def encoder_outputs(self, position: int) -> tuple[Encoding, dict[str, Any]] | None:
+        if not self.outputs_are_the_encoders:
+            return None
+        slots = self.config.tokens[position]
+        own = {key: value for key, value in self.config.flat().items() if key not in OF_THE_HEAD}
+        key = {
+            "weights": weights_digest(self.encoder(position)),
+            "configuration": self.configuration() | {"spec": own},
+            "position": position,
+            "tokens": slots,
+        }
+        return Encoding(self.width, slots), key
+
+    def read_outputs_from(self, stored: Callable[[list[str], int], np.ndarray] | None) -> None:
+        self.encoded = stored
+
+    def shorten(self, query: int, document: int) -> None:
+        """Read fewer tokens of each text."""
+        fewer = {
+            "query_length": min(self.config.query_length, query),
+            "document_length": min(self.config.document_length, document),
+        }
+        self.config = self.config.model_copy(update=fewer)
 
     # -- on disk -------------------------------------------------------------------------------------------------
 
     def configuration(self) -> dict[str, Any]:
         return {
             "version": CODE_VERSION,
-            "spec": self.spec.model_dump(exclude={"start", "inner_dropout"}),
+            "spec": {key: value for key, value in self.config.flat().items() if key not in NOT_IN_SCORES},
             "transformers": [config_digest(encoder.config) for encoder in self.encoders],
             "tokenisers": [tokeniser_digest(encoder.tokenizer) for encoder in self.encoders],
         }
@@ -216,7 +338,8 @@ class DiPair(EncodingMatcher):
                 self.encoder(number).save(str(folder / f"encoder-{number}"))
             rest = {name: value for name, value in self.state_dict().items() if not name.startswith("encoders.")}
             save_file({name: value.detach().cpu().contiguous() for name, value in rest.items()}, folder / HEAD)
-            write_json(folder / CONFIG, {"kind": self.kind, "format": FORMAT, "spec": self.spec.model_dump()})
+            config = self.config.model_dump(mode="json")
+            write_json(folder / CONFIG, {"kind": self.kind, "format": FORMAT, "config": config})
             write_manifest(folder)
 
     @classmethod
@@ -227,11 +350,11 @@ class DiPair(EncodingMatcher):
     @classmethod
     def _read(cls, folder: Path) -> DiPair:
         facts = read_settings(folder / CONFIG)
-        if facts.get("format") != FORMAT:
+        if facts.get("format") not in READABLE:
             raise bad_input(folder / CONFIG, f"has format {facts.get('format')!r}, not {FORMAT}", "update limbeck")
-        spec = MatcherSpec.model_validate(facts["spec"])
-        places = [folder / f"encoder-{number}" for number in range(len(spec.tokens) if spec.separate else 1)]
-        matcher = cls(spec, [Transformer.load(str(place), **HERE_ONLY) for place in places])
+        config = cls.config_type.model_validate(facts.get("config") or facts["spec"])
+        places = [folder / f"encoder-{number}" for number in range(config.text_count if config.untied else 1)]
+        matcher = cls(config, [Transformer.load(str(place), **HERE_ONLY) for place in places])
         missing, unexpected = matcher.load_state_dict(load_file(folder / HEAD), strict=False)
         if unexpected or any(not name.startswith("encoders.") for name in missing):
             raise bad_input(folder / HEAD, "does not fit its configuration", "save the model again")

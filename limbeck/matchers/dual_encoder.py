@@ -6,40 +6,70 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field, model_validator
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Router
+from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, TextBatch
-from limbeck.matchers.chunks import Chunks, Side
+from limbeck.matchers.chunks import SIDES, Chunks
+from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
+from limbeck.matchers.parts import keep_whole, layer_norm, pooled, projection, side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
-from limbeck.matchers.tct import load_tct
+from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, start_of
+from limbeck.matchers.tct import TctTransformer, load_tct
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead, Vocabulary
 from limbeck.matchers.tower import Tower, TwoSides
 from limbeck.signals import SIGNALS, Signals
 
 TOKENS = frozenset({"token_logits"})
 SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, Cosine)}
-SIDES: tuple[Side, Side] = ("query", "document")
 
 
+class DualEncoderConfig(MatcherConfig):
+    """Query and document are encoded apart into one vector each."""
+
+    shows: ClassVar[frozenset[str]] = frozenset(SIGNALS)
+
+    kind: Literal["dual_encoder"] = "dual_encoder"
+    pooling: Literal["mean", "cls"] = Field("mean", description="how token states become one vector")
+    dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
+    layer_norm: bool = Field(False, description="layer norm on the pooled output")
+    dim: int | None = Field(None, ge=1, le=65536, description="vector size after a learnt projection; none by default")
+    similarity: Literal["dot", "cosine"] = Field("dot", description="how vectors meet")
+    scale: float | None = Field(
+        None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (with dot)"
+    )
+    prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
+    untied: bool = Field(False, description="separate weights for queries and documents")
+
+    @model_validator(mode="after")
+    def _a_scale_needs_a_dot(self) -> DualEncoderConfig:
+        if self.scale is not None and self.similarity != "dot":
+            raise ValueError("scale needs similarity: dot; a cosine cannot leave [-1, 1]")
+        return self
+
+
+@architecture
 class DualEncoder(EncodingMatcher):
     """Query and document are encoded apart; their vectors meet in a dot product or a cosine."""
 
     kind = "dual_encoder"
-    shows = frozenset(SIGNALS)
+    shows = DualEncoderConfig.shows
+    config_type = DualEncoderConfig
+    model_types = ("SentenceTransformer",)
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -112,7 +142,7 @@ class DualEncoder(EncodingMatcher):
 
     def append_projection(self, projection: nn.Linear) -> None:
         if isinstance(self.tower.model[0], Router):
-            raise LimbeckError("a projection cannot be added to two towers at once; use separate: false")
+            raise LimbeckError("a projection cannot be added to two towers at once; use untied: false")
         bias = projection.bias.detach().clone() if projection.bias is not None else None
         dense = Dense(
             projection.in_features,
@@ -126,6 +156,24 @@ class DualEncoder(EncodingMatcher):
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> np.ndarray:
         return self.tower.encode(texts, SIDES[position], batch_size)
+
+    @property
+    def scores_are_cosines(self) -> bool:
+        return self.similarity == Cosine.name or isinstance(list(self.tower.model)[-1], Normalize)
+
+    def limit_tokens(self, longest: int) -> None:
+        model = self.tower.model
+        model.max_seq_length = min(model.max_seq_length or longest, longest)
+
+    @classmethod
+    def build(cls, config: Any, local: Any) -> DualEncoder:
+        if local.untied:
+            query, document = (_modules(local, side) for side in ("query", "document"))
+            modules: list[nn.Module] = [Router.for_query_document(query, document)]
+        else:
+            modules = [*_modules(local)]
+        similarity: Any = local.similarity
+        return cls(SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=local.prompts))
 
     def configuration(self) -> dict[str, Any]:
         return self.tower.configuration() | {"similarity": self.similarity}
@@ -141,3 +189,20 @@ class DualEncoder(EncodingMatcher):
         return load_safely(
             path, revision, lambda folder: cls(load_tct(folder) or SentenceTransformer(folder, **HERE_ONLY))
         )
+
+
+def _modules(config: DualEncoderConfig, side: str | None = None) -> list[Module]:
+    """The modules of one tower."""
+    kind = TctTransformer if keeps_tct(config) else Transformer
+    transformer = start_transformer(start_of(config, side), side_lengths(config), kind)
+    keep_whole(transformer.tokenizer, config.prompts)
+    width = transformer.get_embedding_dimension()
+    fresh: list[Module] = layer_norm(config, width)
+    if config.dim is not None:
+        fresh.append(projection(width, config.dim))
+        width = config.dim
+    if config.scale is not None:
+        start = torch.eye(width) * config.scale**0.5
+        fresh.append(Normalize())
+        fresh.append(Dense(width, width, bias=False, activation_function=nn.Identity(), init_weight=start))
+    return [*pooled(config, transformer), *go_on(config.init_from, fresh, learnt_parts(config, side))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -17,6 +17,8 @@ from limbeck.matchers.pair_scorer import PairScorer
 
 class EncodingMatcher(Matcher):
     """Texts are encoded apart; an interaction scores what is kept of them."""
+
+    encoded: Callable[[list[str], int], np.ndarray] | None = None  # while its encoder is frozen: stored outputs
 
     @property
     @abstractmethod

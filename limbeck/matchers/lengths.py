@@ -17,9 +17,7 @@ def shorten(matcher: Matcher, query: int, document: int) -> None:
     much. No matcher reads more than it did.
     """
     if isinstance(matcher, DiPair):
-        spec = matcher.spec
-        fewer = {"query_length": min(spec.query_length, query), "document_length": min(spec.document_length, document)}
-        matcher.spec = spec.model_copy(update=fewer)
+        matcher.shorten(query, document)
     for part in matcher.modules():
         if not isinstance(part, Transformer):
             continue

@@ -5,30 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import put_back_directory
 from limbeck.matchers.base import Matcher
-from limbeck.matchers.colbert import ColBERT
-from limbeck.matchers.cross_encoder import CrossEncoder
-from limbeck.matchers.dipair import CONFIG, DiPair
-from limbeck.matchers.dual_encoder import DualEncoder
+from limbeck.matchers.config import DEFAULT_KIND, architectures
+from limbeck.matchers.folder_checks import OWN_CONFIG as CONFIG
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.half import use_bf16
 from limbeck.matchers.names import local_folder
-from limbeck.matchers.poly_encoder import PolyEncoder
-
-Loadable = type[CrossEncoder] | type[DualEncoder] | type[ColBERT] | type[DiPair]
-OWN: dict[str, Loadable] = {
-    DiPair.kind: DiPair,
-    PolyEncoder.kind: PolyEncoder,
-}  # kinds that sentence-transformers does not have
-
-KINDS: dict[str, Loadable] = {
-    "CrossEncoder": CrossEncoder,
-    "SentenceTransformer": DualEncoder,
-    "MultiVectorEncoder": ColBERT,
-    "ColBERT": ColBERT,  # as PyLate writes it
-}
 
 
 def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> Matcher:
@@ -54,25 +38,23 @@ def _is_model(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("modules.json", CONFIG))
 
 
-def _kind(folder: Path) -> Loadable:
+def _kind(folder: Path) -> type[Matcher]:
     """What the files say; a plain transformers folder tells by its architecture."""
     if not folder.is_dir():
         raise LimbeckError(f"{folder}: is not a folder; give a model's folder or a hub name")
-    own = read_settings(folder / CONFIG)
-    if own.get("kind") in OWN:
-        return OWN[own["kind"]]
-    kind = read_settings(folder / "config_sentence_transformers.json").get("model_type")
-    if kind:
-        if kind not in KINDS:
-            raise LimbeckError(
-                f"{folder}: a {kind} cannot be used here; give a cross-encoder, a dual encoder or a ColBERT"
-            )
-        return KINDS[kind]
-    if (folder / "modules.json").exists():
-        return DualEncoder
-    architectures = read_settings(folder / "config.json").get("architectures") or []
-    if any(str(name).endswith("ForSequenceClassification") for name in architectures):
-        return CrossEncoder
-    if "HF_ColBERT" in architectures:  # as Stanford's ColBERT writes it
-        return ColBERT
-    return DualEncoder
+    known = architectures()
+    own = read_settings(folder / CONFIG).get("kind")
+    if own is not None:
+        if own not in known:
+            remedy = "install the plugin that defines it, or give --plugin FILE"
+            raise bad_input(folder / CONFIG, f"is a {own!r}, which is no kind that is known here", remedy)
+        return known[own]
+    told = read_settings(folder / "config_sentence_transformers.json").get("model_type")
+    if told:
+        found = next((kind for kind in known.values() if told in kind.model_types), None)
+        if found is None:
+            remedy = "give a cross-encoder, a dual encoder or a ColBERT"
+            raise LimbeckError(f"{folder}: a {told} cannot be used here; {remedy}")
+        return found
+    plain = not (folder / "modules.json").exists()
+    return next((kind for kind in known.values() if plain and kind.reads(folder)), known[DEFAULT_KIND])

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field, model_validator
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor
 
-from limbeck.matchers.dipair import DiPair
+from limbeck.matchers.config import architecture
+from limbeck.matchers.dipair import DiPair, SlotsConfig
+from limbeck.matchers.interactions import Interaction, PolyAttention
 from limbeck.matchers.interactions.poly import Codes
-from limbeck.matchers.spec import MatcherSpec
 
 
+class PolyEncoderConfig(SlotsConfig):
+    """Several codes of one text, one vector of the other."""
+
+    kind: Literal["poly_encoder"] = "poly_encoder"
+    pooling: Literal["mean", "cls"] = Field("mean", description="what the text without codes keeps")
+    tokens: tuple[int, ...] = Field((16, 1), description="codes of one text, and one vector of the other")
+
+    @model_validator(mode="after")
+    def _one_text_has_codes(self) -> PolyEncoderConfig:
+        if len(self.tokens) != 2 or min(self.tokens) != 1 or max(self.tokens) == 1:
+            raise ValueError("tokens: a poly_encoder has codes for one text and one vector for the other, e.g. [16, 1]")
+        return self
+
+
+@architecture
 class PolyEncoder(DiPair):
     """One text keeps m vectors that learnt codes gather from its tokens, the other one vector: its [CLS], or its mean.
 
@@ -20,18 +37,24 @@ class PolyEncoder(DiPair):
     """
 
     kind = "poly_encoder"
-    outputs_are_the_encoders: ClassVar[bool] = (
-        False  # codes are trained too, so what is kept changes while the encoder is frozen
-    )
+    config_type: ClassVar[type[SlotsConfig]] = PolyEncoderConfig
+    outputs_are_the_encoders: ClassVar[bool] = False  # codes are trained too, so what is kept changes with them
 
-    def __init__(self, spec: MatcherSpec, encoders: Sequence[Transformer]) -> None:
-        super().__init__(spec, encoders)
-        self.codes = Codes(max(spec.tokens), self.width)
+    def __init__(self, config: Any, encoders: Sequence[Transformer]) -> None:
+        super().__init__(config, encoders)
+        self.codes = Codes(max(config.tokens), self.width)
+
+    @property
+    def _dim(self) -> int | None:
+        return None
+
+    def _make_head(self, dim: int) -> Interaction:
+        return PolyAttention(dim)
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
-        if self.spec.tokens[position] > 1:
+        if self.config.tokens[position] > 1:
             return self.codes(states, mask)
-        if self.spec.pooling == "cls":
-            return super()._select(states, mask, position)
+        if self.config.pooling == "cls":
+            return states[:, :1]
         counts = mask.unsqueeze(-1).to(states.dtype)
         return (states * counts).sum(dim=1, keepdim=True) / counts.sum(dim=1, keepdim=True).clamp(min=1)

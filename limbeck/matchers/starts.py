@@ -8,7 +8,7 @@ Another kind (a dual encoder from a ColBERT, say) starts from the transformer, a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import safe_open
 from sentence_transformers.base.modules import Dense, Normalize
@@ -16,56 +16,58 @@ from sentence_transformers.sentence_transformer.modules import LayerNorm
 from torch import nn
 
 from limbeck.errors import LimbeckError
+from limbeck.matchers.config import MatcherConfig
 from limbeck.matchers.folder_checks import OWN_CONFIG, check_folder, parts, read_settings
 from limbeck.matchers.names import local_folder
 from limbeck.matchers.safe_loading import HERE_ONLY
 from limbeck.matchers.segments import SegmentPooling
-from limbeck.matchers.spec import MatcherSpec
 from limbeck.matchers.tct import is_tct
 
+Config = TypeVar("Config", bound=MatcherConfig)
 KINDS = {"SentenceTransformer": "dual_encoder", "CrossEncoder": "cross_encoder", "MultiVectorEncoder": "colbert"}
 PASSING = ("Transformer", "Pooling", "Dropout", "MultiVectorMask")  # nothing of theirs is learnt, or it is the start
 LOADERS: dict[str, Any] = {"Dense": Dense.load, "LayerNorm": LayerNorm.load, "Normalize": Normalize.load}
 
 
-def local_start(spec: MatcherSpec) -> MatcherSpec:
-    """`spec` with its start as a folder that was checked; the functions below want it so."""
-    folder = local_folder(spec.start)
+def local_start(config: Config) -> Config:
+    """`config` with its start as a folder that was checked; the functions below want it so."""
+    folder = local_folder(config.init_from)
     check_folder(folder)
-    return spec.model_copy(update={"start": str(folder)})
+    return config.model_copy(update={"init_from": str(folder)})
 
 
-def start_of(spec: MatcherSpec, side: str | None = None) -> MatcherSpec:
-    """`spec` with the folder of a transformer as its start: of a model with a tower for each side, that of `side`."""
-    folder = Path(spec.start)
+def start_of(config: Config, side: str | None = None) -> Config:
+    """`config` with the folder of a transformer as its start: of a model with a tower for each side, that of `side`."""
+    folder = Path(config.init_from)
     if (folder / OWN_CONFIG).exists():
         kind = read_settings(folder / OWN_CONFIG).get("kind")
-        raise LimbeckError(f"{spec.start}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
+        raise LimbeckError(f"{config.init_from}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
     routes = read_settings(folder / "router_config.json").get("structure")
     if routes is None:
-        return spec
+        return config
     if side is None or side not in routes:
         first = folder / next(iter(routes.values()))[0]
-        raise LimbeckError(f"{spec.start}: has a tower for each side; set separate: true, or start from {first}")
-    return spec.model_copy(update={"start": str(folder / routes[side][0])})
+        raise LimbeckError(f"{config.init_from}: has a tower for each side; set untied: true, or start from {first}")
+    return config.model_copy(update={"init_from": str(folder / routes[side][0])})
 
 
-def learnt_parts(spec: MatcherSpec, side: str | None = None) -> list[nn.Module]:
-    """What the start has after its pooling, if it is of the same kind as `spec`; what only scales vectors, at the end,
-    is left to `similarity`.
+def learnt_parts(config: MatcherConfig, side: str | None = None) -> list[nn.Module]:
+    """What the start has after its pooling, if it is of the same kind as `config`; what only scales vectors, at the
+    end, is left to `similarity`.
     """
-    folder = Path(spec.start)
-    if _kind(folder) != spec.kind:
+    folder = Path(config.init_from)
+    if _kind(folder) != config.kind:
         return []
     if not (folder / "modules.json").exists():
-        return [_inline_projection(folder)] if spec.kind == "colbert" else []
+        return [_inline_projection(folder)] if config.kind == "colbert" else []
     found = [(kind, place) for kind, place in _of_side(folder, side) if kind not in PASSING]
     while found and found[-1][0] == "Normalize":
         found.pop()
     unknown = next((kind for kind, _ in found if kind not in (*LOADERS, "SegmentPooling")), None)
     if unknown is not None:
-        raise LimbeckError(f"{spec.start}: has a module ({unknown}) that a {spec.kind} cannot keep; start from another")
-    return [_load(kind, place, spec.kind) for kind, place in found]
+        problem = f"has a module ({unknown}) that a {config.kind} cannot keep"
+        raise LimbeckError(f"{config.init_from}: {problem}; start from another")
+    return [_load(kind, place, config.kind) for kind, place in found]
 
 
 def go_on(start: str, fresh: list[Any], learnt: list[Any], new_head: bool = False) -> list[Any]:
@@ -84,16 +86,16 @@ def go_on(start: str, fresh: list[Any], learnt: list[Any], new_head: bool = Fals
     return [*learnt, *fresh[len(learnt) :]]
 
 
-def keeps_tct(spec: MatcherSpec) -> bool:
+def keeps_tct(config: Any) -> bool:
     """Whether the start reads texts as TCT-ColBERT does. A dual encoder keeps that; some options do not go with it."""
-    if spec.kind != "dual_encoder" or not is_tct(spec.start):
+    if config.kind != "dual_encoder" or not is_tct(config.init_from):
         return False
-    plain = MatcherSpec(start=spec.start)
-    names = ("pooling", "layer_norm", "dim", "similarity", "scale", "prompts", "separate")
-    changed = next((name for name in names if getattr(spec, name) != getattr(plain, name)), None)
+    plain = type(config)(init_from=config.init_from)
+    names = ("pooling", "layer_norm", "dim", "similarity", "scale", "prompts", "untied")
+    changed = next((name for name in names if getattr(config, name) != getattr(plain, name)), None)
     if changed is not None:
         problem = f"reads texts as TCT-ColBERT does, and {changed} does not go with that"
-        raise LimbeckError(f"{spec.start}: {problem}; drop {changed}, or start from another model")
+        raise LimbeckError(f"{config.init_from}: {problem}; drop {changed}, or start from another model")
     return True
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from limbeck.data import PairData, RankingData
 from limbeck.errors import LimbeckError
-from limbeck.matchers import ColBERT, Matcher, MatcherSpec, build
+from limbeck.matchers import Matcher, MatcherConfig, build
 from limbeck.matchers import load as load_matcher
-from limbeck.matchers.spec import TEACHER
+from limbeck.matchers.config import TEACHER
 from limbeck.progress import say
 from limbeck.training.lists import TrainingLists
 from limbeck.training.processes import is_main, main_first
@@ -93,25 +93,25 @@ class BaseSession(ABC):
     def lists(self, stage: Stage, seed: int) -> TrainingLists:
         """What a stage trains on, with stored teacher scores if it asks for them."""
 
-    def student_spec(self, spec: MatcherSpec) -> MatcherSpec:
+    def student_spec(self, spec: MatcherConfig) -> MatcherConfig:
         """The student's description with `start: teacher` made a folder; it reads texts behind a ColBERT's markers."""
-        if spec.start != TEACHER:
+        if spec.init_from != TEACHER:
             return spec
         teacher = self.teacher  # trained first, if it has to be
         assert self.recipe.teacher is not None
         given = self.recipe.teacher.model
-        changed: dict[str, object] = {"start": given or str(self.folder / "teacher" / "model")}
-        if isinstance(teacher, ColBERT) and spec.kind == "dual_encoder" and not spec.prompts:
-            changed["prompts"] = {side: teacher.tower.prompt(side) or "" for side in ("query", "document")}
+        changed: dict[str, object] = {"init_from": given or str(self.folder / "teacher" / "model")}
+        if teacher is not None and teacher.prompts and getattr(spec, "prompts", None) == {}:
+            changed["prompts"] = teacher.prompts
         return spec.model_copy(update=changed)
 
-    def first_start(self) -> MatcherSpec:
+    def first_start(self) -> MatcherConfig:
         """The student's start, or where the teacher started if that is the teacher."""
         recipe = self.recipe
-        if recipe.student.start != TEACHER or recipe.teacher is None:
+        if recipe.student.init_from != TEACHER or recipe.teacher is None:
             return recipe.student
-        first = recipe.teacher.train.start if recipe.teacher.train is not None else recipe.teacher.model
-        return recipe.student.model_copy(update={"start": first})
+        first = recipe.teacher.train.init_from if recipe.teacher.train is not None else recipe.teacher.model
+        return recipe.student.model_copy(update={"init_from": first})
 
     @property
     def scores_place(self) -> Path:

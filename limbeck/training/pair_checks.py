@@ -47,13 +47,13 @@ def _texts(recipe: Recipe, name: str, splits: Splits, unlabelled: Sequence[Pair]
             yield f"{place} has {len(pairs[number - 1].texts)} texts, others {count}; give all as many"
     trained = recipe.teacher.train if recipe.teacher is not None else None
     for who, spec in (("student", recipe.student), ("teacher.train", trained)):
-        if spec is not None and spec.kind == "dipair" and len(spec.tokens) != count:
-            problem = f"{who}.tokens: is for {len(spec.tokens)} texts, and {name} has {count} in a pair"
+        if spec is not None and spec.text_count not in (None, count):
+            problem = f"{who}.tokens: is for {spec.text_count} texts, and {name} has {count} in a pair"
             yield f"{problem}; give one number for each text"
 
 
 def _labels(recipe: Recipe, data: PairData, splits: Splits, measures: Sequence[str] | None) -> Iterator[str]:
-    outputs, source = recipe.student.outputs, recipe.data.source
+    outputs, source = recipe.student.output_count, recipe.data.source
     if outputs > 1:
         yield from _first_each(source, splits, lambda pair: _no_class(pair, outputs))
         return
@@ -122,12 +122,12 @@ def _first_each(source: str, splits: Splits, problem_of: Callable[[Pair], str | 
 
 
 def _outputs(recipe: Recipe) -> Iterator[str]:
-    outputs = recipe.student.outputs
+    outputs = recipe.student.output_count
     trained = recipe.teacher.train if recipe.teacher is not None else None
-    if trained is not None and trained.outputs != outputs and any(stage.needs_teacher for stage in recipe.stages):
-        yield f"teacher.train.outputs is {trained.outputs} and student.outputs {outputs}; give both as many"
+    if trained is not None and trained.output_count != outputs and any(stage.needs_teacher for stage in recipe.stages):
+        yield f"teacher.train.outputs is {trained.output_count} and student.outputs {outputs}; give both as many"
     for place, stage in recipe.every_stage().items():
-        count = trained.outputs if trained is not None and place.startswith("teacher") else outputs
+        count = trained.output_count if trained is not None and place.startswith("teacher") else outputs
         for _, each in stage.weighted_objectives():
             if count > 1 and isinstance(each, binary_ce | soft_binary_ce):
                 better = "class_ce" if isinstance(each, binary_ce) else "soft_class_ce"
@@ -136,7 +136,7 @@ def _outputs(recipe: Recipe) -> Iterator[str]:
 
 def _measures(recipe: Recipe, data: PairData, splits: Splits, measures: Sequence[str] | None) -> Iterator[str]:
     tested = [pair for pair in splits.get(recipe.data.test or "", []) if pair.label is not None]
-    outputs = recipe.student.outputs
+    outputs = recipe.student.output_count
     if not tested or any(_no_class(pair, outputs) for pair in tested if outputs > 1):
         return
     try:

@@ -22,8 +22,8 @@ def has_classes(stages: Iterable[Stage]) -> bool:
 def with_classes(recipe: Recipe) -> Recipe:
     """The recipe with an output for each class of its data, where its objectives are about classes and it says none."""
     trained = recipe.teacher.train if recipe.teacher is not None else None
-    wanting = ["student"] if recipe.student.outputs == 1 and has_classes(recipe.stages) else []
-    if recipe.teacher is not None and trained is not None and trained.outputs == 1:
+    wanting = ["student"] if recipe.student.output_count == 1 and has_classes(recipe.stages) else []
+    if recipe.teacher is not None and trained is not None and trained.output_count == 1:
         wanting += ["teacher.train"] if has_classes(recipe.teacher.stages) else []
     data = load(recipe.data.source) if wanting else None
     count = class_count(data) if isinstance(data, PairData) else None

@@ -17,7 +17,7 @@ from limbeck.data.pairs import load_pairs
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.pairs import DEFAULTS, PAIR_MEASURES, check_measures, evaluate_pairs, pair_task
 from limbeck.files import digest
-from limbeck.matchers import DiPair, Matcher
+from limbeck.matchers import Matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.objectives.labels import binary_ce
 from limbeck.progress import say
@@ -108,7 +108,7 @@ class PairSession(BaseSession):
         if not dev or dev[0].label is None:
             return None
         labels = label_array(dev)
-        outputs = self.recipe.student.outputs
+        outputs = self.recipe.student.output_count
         task = pair_task(np.zeros(len(dev) if outputs == 1 else (len(dev), outputs)), labels)
         check_measures(task, self.measures or DEFAULTS[task.kind])  # before hours of training
 
@@ -123,7 +123,7 @@ class PairSession(BaseSession):
         By weights alone, so not while outputs of a frozen encoder, which may be rounded, stand in for it.
         """
         texts = [pair.texts for pair in self.splits.dev]
-        if isinstance(matcher, DiPair) and matcher.encoded is not None:
+        if matcher.reads_stored_outputs:
             return matcher.score(texts)
         key = weights_digest(matcher)
         if key not in self._scored:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.measures import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
-from limbeck.matchers.spec import TEACHER, MatcherSpec
+from limbeck.matchers.config import TEACHER, AnyMatcherConfig, matcher_config
 from limbeck.objectives import Objective, parse
 from limbeck.scoring.calibration import check_criterion
 from limbeck.search.manifest import is_an_index
@@ -67,7 +67,7 @@ class ListSpec(Part):
         "sample", description="draw anew each epoch, or the K with the highest teacher score; positives always stay"
     )
     in_batch: bool = Field(False, description="every document of the batch is in every query's list")
-    below_positive: float | None = Field(
+    false_negative_margin: float | None = Field(
         None,
         description="leave out candidates that the teacher does not score lower than the query's best positive by this "
         "much: likely positives that nobody judged, which mined negatives are full of",
@@ -76,7 +76,7 @@ class ListSpec(Part):
     @property
     def asks_teacher(self) -> bool:
         """Whether the choice of documents needs the teacher's scores."""
-        return self.pick == "top" or self.below_positive is not None
+        return self.pick == "top" or self.false_negative_margin is not None
 
     @model_validator(mode="after")
     def _pool_is_large_enough(self) -> ListSpec:
@@ -107,10 +107,9 @@ class Stage(Part):
     weight_decay: float = Field(0.01, ge=0)
     max_grad_norm: float = Field(1.0, ge=0, description="0 turns clipping off")
     lists: ListSpec = ListSpec()
-    together: bool = Field(
+    group_by_text: bool = Field(
         False,
-        description="of a pair set: pairs among neighbouring texts share a step, which then encodes far fewer texts "
-        "than it has pairs; for students that encode texts apart",
+        description="pair data only: batch pairs that share texts, so each text is encoded once per step",
     )
     freeze: list[str] = Field([], description="`encoder`, `token_embeddings`, or patterns of parameter names")
     token_dropout: float = Field(
@@ -195,7 +194,7 @@ class TeacherSpec(Part):
 
     model: str | None = Field(None, description="a folder or a hub name")
     revision: str | None = None
-    train: MatcherSpec | None = Field(None, description="a matcher to fine-tune first, by `stages`")
+    train: AnyMatcherConfig | None = Field(None, description="a matcher to fine-tune first, by `stages`")
     stages: list[Stage] = []
     scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
     bf16: bool = Field(False, description="let its transformer score in bfloat16: faster on GPUs and on some CPUs")
@@ -217,15 +216,15 @@ class TeacherSpec(Part):
             raise ValueError("give either model (used as it is) or train (fine-tuned first), not both")
         if self.only_scores and self.scores is None:
             raise ValueError("give a model, a matcher to train, or scores")
-        if self.train is not None and self.train.start == TEACHER:
-            raise ValueError("train.start: a teacher cannot start from itself; name a model")
+        if self.train is not None and self.train.init_from == TEACHER:
+            raise ValueError("train.init_from: a teacher cannot start from itself; name a model")
         if self.train is not None and not self.stages:
             raise ValueError("a teacher to train needs stages")
         if self.train is None and self.stages:
             raise ValueError("stages are for a teacher to train; give train, or drop the stages")
         if any(stage.needs_teacher or stage.lists.asks_teacher for stage in self.stages):
             problem = "a teacher's own stages learn from labels; use one_hot or binary_ce"
-            raise ValueError(f"{problem}, pick: sample and no below_positive")
+            raise ValueError(f"{problem}, pick: sample and no false_negative_margin")
         if self.revision is not None and self.model is None:
             raise ValueError("revision belongs to a model on the hub; give model, or drop revision")
         if self.bf16 and self.only_scores:
@@ -327,7 +326,7 @@ class Recipe(Part):
     description: str = ""
     data: DataSpec
     teacher: TeacherSpec | None = None
-    student: MatcherSpec = MatcherSpec()
+    student: AnyMatcherConfig = Field(default_factory=matcher_config)
     stages: list[Stage] = Field(min_length=1)
     evaluation: EvaluationSpec = EvaluationSpec()
     seed: int = Field(0, ge=0, lt=2**31)
@@ -372,20 +371,20 @@ class Recipe(Part):
                 raise ValueError(f"stages.{number} distils, but there is no teacher; add one, or use one_hot")
             if stage.lists.pick == "top" and (self.teacher is None or self.teacher.live):
                 raise ValueError(f"stages.{number}.lists.pick: top needs a teacher with stored scores")
-            if stage.token_dropout and self.student.kind in ("dipair", "poly_encoder"):
+            if stage.token_dropout and not self.student.hides_tokens:
                 problem = (
                     f"stages.{number}.token_dropout: a {self.student.kind} keeps certain tokens, which must be there"
                 )
                 raise ValueError(f"{problem}; drop it, or use student.dropout")
-            if stage.lists.below_positive is not None and self.teacher is None:
-                raise ValueError(f"stages.{number}.lists.below_positive needs a teacher; add one, or drop it")
+            if stage.lists.false_negative_margin is not None and self.teacher is None:
+                raise ValueError(f"stages.{number}.lists.false_negative_margin needs a teacher; add one, or drop it")
             if stage.lists.in_batch and not stage.uses_unscored and self.teacher is not None and not self.teacher.live:
                 problem = f"stages.{number}.lists.in_batch: stored scores know nothing of other queries' documents"
                 raise ValueError(f"{problem}; set teacher.live, or add one_hot")
-        if self.student.start == TEACHER and (self.teacher is None or self.teacher.only_scores):
-            raise ValueError("student.start: teacher needs a teacher with a model; name another start")
-        if self.student.start == TEACHER and self.teacher is not None and self.teacher.revision is not None:
-            raise ValueError("student.start: teacher takes no revision; download the teacher and name its folder")
+        if self.student.init_from == TEACHER and (self.teacher is None or self.teacher.only_scores):
+            raise ValueError("student.init_from: teacher needs a teacher with a model; name another start")
+        if self.student.init_from == TEACHER and self.teacher is not None and self.teacher.revision is not None:
+            raise ValueError("student.init_from: teacher takes no revision; download the teacher and name its folder")
         self._refuse_masked_pairs()
         every = [*self.stages, *(self.teacher.stages if self.teacher else [])]
         has_scores = self.teacher is not None and self.teacher.scores is not None
@@ -398,5 +397,5 @@ class Recipe(Part):
         if self.teacher is not None and self.teacher.train is not None:
             trained["teacher.train"] = (self.teacher.train, self.teacher.stages)
         for who, (spec, stages) in trained.items():
-            if spec.kind != "dual_encoder" and any(stage.restores_tokens for stage in stages):
+            if any(stage.restores_tokens for stage in stages) and not spec.shows >= TOKENS:
                 raise ValueError(f"masked_lm needs a dual_encoder, and {who} is a {spec.kind}; change it, or drop it")

@@ -12,10 +12,18 @@ from pydantic import BaseModel, ValidationError
 
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import reason, write_atomically
-from limbeck.matchers.spec import BELONGS
+from limbeck.progress import say
 
 if TYPE_CHECKING:
     from limbeck.training.recipe import Recipe
+
+
+RENAMED = {
+    "start": "init_from",
+    "separate": "untied",
+    "together": "group_by_text",
+    "below_positive": "false_negative_margin",
+}
 
 
 def shipped() -> dict[str, Path]:
@@ -67,12 +75,16 @@ def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
     wrong = sorted(set(changes) - {"student", "stages"}) if isinstance(changes, dict) else ["no mapping"]
     if wrong or not isinstance(changes.get("student", {}), dict):
         raise bad_input(path, f"is not a variant ({', '.join(wrong) or 'student'})", "give student, or stages, or both")
-    copy = deepcopy(values)
+    copy, changes = renamed(deepcopy(values)), renamed(changes)
     student, change = copy["student"], changes.get("student", {})
-    kind = change.get("kind", student.get("kind", "dual_encoder"))
-    same = kind == student.get("kind", "dual_encoder")
-    common = [name for name in student if name not in BELONGS] + ["dropout"] * (kind in BELONGS["dropout"])
-    stays = student if same else {name: student[name] for name in common if name in student}
+    from limbeck.matchers.config import DEFAULT_KIND, FLAT, architecture_of
+
+    kind = change.get("kind", student.get("kind", DEFAULT_KIND))
+    if kind == student.get("kind", DEFAULT_KIND):
+        stays = student
+    else:
+        own = set(architecture_of(kind).config_type.model_fields) & {"dropout"}
+        stays = {name: value for name, value in student.items() if name not in FLAT or name in own}
     return copy | changes | {"student": stays | change if change else student}
 
 
@@ -113,6 +125,7 @@ def parse_recipe(
     """
     from limbeck.training.recipe import Recipe
 
+    values = renamed(values, place)
     for override in overrides or []:
         values = set_value(values, override)
     try:
@@ -127,6 +140,17 @@ def parse_recipe(
         dotted = ".".join(map(str, location)) or "recipe"
         problem, remedy = _explain(first, location)
         raise bad_input(place, f"{dotted}: {problem}", remedy or mend, line) from error
+
+
+def renamed(values: Any, place: str | None = None) -> Any:
+    """A recipe with the names that keys have now; with a `place` to name, old ones get a line each."""
+    if isinstance(values, list):
+        return [renamed(part, place) for part in values]
+    if not isinstance(values, dict):
+        return values
+    for old in sorted(set(values) & set(RENAMED)) if place is not None else ():
+        say(f"{place}: {old} is called {RENAMED[old]} now; the old name still works")
+    return {RENAMED.get(key, key): renamed(part, place) for key, part in values.items()}
 
 
 def _refuse_nul(value: Any, place: str, seen: set[int]) -> None:
@@ -151,6 +175,7 @@ def _explain(error: Any, location: list[int | str]) -> tuple[str, str]:
 
 def _fields_at(location: list[int | str]) -> list[str]:
     """The keys that a recipe may have at `location`."""
+    from limbeck.matchers.config import MatcherConfig, architectures
     from limbeck.training.recipe import Recipe
 
     model: Any = Recipe
@@ -158,6 +183,8 @@ def _fields_at(location: list[int | str]) -> list[str]:
         if isinstance(part, int):
             continue
         model = _model_in(model.model_fields[part].annotation)
+    if model is MatcherConfig:  # which kind it is was not asked for
+        return sorted({key for found in architectures().values() for key in found.config_type.model_fields})
     return list(model.model_fields)
 
 
@@ -196,8 +223,8 @@ def set_value(values: dict[str, Any], override: str, option: str = "--set") -> d
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = f"the value is not valid YAML ({_why(error)})"
         raise LimbeckError(f"{option} {override}: {problem}; quote it, or give another") from error
-    copy = deepcopy(values)
-    keys: list[str] = path.split(".")
+    copy = renamed(deepcopy(values))
+    keys = [RENAMED.get(key, key) for key in path.split(".")]
     target: Any = copy
     try:
         for key in keys[:-1]:

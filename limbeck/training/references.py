@@ -8,7 +8,7 @@ from pathlib import Path
 
 from limbeck.errors import LimbeckError
 from limbeck.files import slug
-from limbeck.matchers import DualEncoder, Matcher, MatcherSpec
+from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.words import measure_title
@@ -45,7 +45,7 @@ def _references(session: BaseSession, bench: Benches) -> Iterator[tuple[str, Cal
     for baseline in session.recipe.evaluation.baselines:
         if baseline == "bm25" and session.ranks:
             yield "BM25", partial(_bm25, bench)
-        start = session.first_start().start
+        start = session.first_start().init_from
         if baseline == "start" and (spec is None or start != spec.model):  # else that row is there already
             yield f"{start}, as it is", partial(_start, session, bench)
 
@@ -63,30 +63,28 @@ def _bm25(bench: Benches) -> Measured:
 
 def _start(session: BaseSession, bench: Benches) -> Measured:
     spec = session.first_start()
-    return bench().model(f"{spec.start}, as it is", "baseline", _as_it_is(session, spec))
+    return bench().model(f"{spec.init_from}, as it is", "baseline", _as_it_is(session, spec))
 
 
-def _as_it_is(session: BaseSession, spec: MatcherSpec) -> Matcher:
+def _as_it_is(session: BaseSession, spec: MatcherConfig) -> Matcher:
     """The start of a model, if it gives the scores that the task asks for."""
     try:
         matcher = untrained_start(spec)
     except LimbeckError as error:
         raise _NoRow(f"no row in the table ({error})") from error
-    wanted = session.recipe.student.outputs
+    wanted = session.recipe.student.output_count
     if matcher.outputs != wanted and max(matcher.outputs, wanted) > (1 if session.ranks else 2):
         raise _NoRow(f"gives {matcher.outputs} score per pair where the task has {wanted}, so it has no row")
     return matcher
 
 
-def untrained_start(spec: MatcherSpec) -> Matcher:
+def untrained_start(spec: MatcherConfig) -> Matcher:
     """The start with all its layers and its own pooling, on as many tokens as the model that starts from it reads.
 
     An encoder that was not trained to match is a dual encoder: the cosine of its pooled vectors.
     """
-    matcher = load_matcher(spec.start)
-    if isinstance(matcher, DualEncoder):
-        model = matcher.tower.model
-        model.max_seq_length = min(model.max_seq_length or spec.document_length, spec.document_length)
+    matcher = load_matcher(spec.init_from)
+    matcher.limit_tokens(spec.document_length)
     return matcher
 
 
@@ -106,11 +104,11 @@ def teacher_below_its_start(session: BaseSession) -> str | None:
     if "start" not in found or found["teacher"] >= found["start"]:
         return None
     values = f"{measure_title(found['measure'])} {found['teacher']:.3f} on dev, below {found['start']:.3f}"
-    remedy = f"give it more labels or steps, or take {spec.train.start} itself as the teacher"
-    return f"the teacher has {values} of its start as it is ({spec.train.start}); {remedy}"
+    remedy = f"give it more labels or steps, or take {spec.train.init_from} itself as the teacher"
+    return f"the teacher has {values} of its start as it is ({spec.train.init_from}); {remedy}"
 
 
-def _on_dev(session: BaseSession, spec: MatcherSpec) -> dict[str, object]:
+def _on_dev(session: BaseSession, spec: MatcherConfig) -> dict[str, object]:
     """The first dev measure of the teacher and of its start; of the teacher alone, where the start gives no score."""
     judge, last = session.judged_dev, len(session.recipe.teacher.stages) - 1  # type: ignore[union-attr]
     assert judge is not None and session.teacher is not None

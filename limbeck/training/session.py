@@ -67,8 +67,8 @@ class Session(BaseSession):
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
         for place, stage in recipe.every_stage().items():
-            if stage.together:
-                raise LimbeckError(f"{place}.together: is for pair sets; use {place}.lists.in_batch, or drop it")
+            if stage.group_by_text:
+                raise LimbeckError(f"{place}.group_by_text: is for pair sets; use {place}.lists.in_batch, or drop it")
         self._pools: dict[tuple[str, int], dict[str, np.ndarray]] = {}
         self._unlabelled: list[str] = []
 
@@ -254,8 +254,8 @@ class Session(BaseSession):
         cached = teacher is not None and not teacher.live and "scores" in stage.teacher_signals
         if cached or stage.lists.asks_teacher:
             self._add_scores(queries)
-        if stage.lists.below_positive is not None:
-            dropped = leave_out_likely_positives(queries, stage.lists.below_positive)
+        if stage.lists.false_negative_margin is not None:
+            dropped = leave_out_likely_positives(queries, stage.lists.false_negative_margin)
             say(f"{dropped:,} candidates left out: the teacher takes them for positives")
         return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
 

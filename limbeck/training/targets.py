@@ -14,10 +14,9 @@ from itertools import islice
 import numpy as np
 import torch
 from scipy import special
-from sentence_transformers.base.modules import Normalize
 from torch import Tensor
 
-from limbeck.matchers import DualEncoder, Matcher
+from limbeck.matchers import Matcher
 from limbeck.objectives import Objective, kl, parse, soft_binary_ce, soft_class_ce, softmax_ce
 from limbeck.objectives.names import with_argument
 from limbeck.training.lists import TrainingLists
@@ -31,9 +30,7 @@ Standardise = Callable[[Tensor, Tensor], Tensor]
 
 def scores_are_cosines(teacher: Matcher | None) -> bool:
     """Whether a teacher's scores lie between -1 and 1: a dual encoder's with cosines, or with unit vectors."""
-    if not isinstance(teacher, DualEncoder):
-        return False
-    return teacher.similarity == "cosine" or isinstance(list(teacher.tower.model)[-1], Normalize)
+    return teacher is not None and teacher.scores_are_cosines
 
 
 def scale_cosines(scores: Tensor, mask: Tensor) -> Tensor:

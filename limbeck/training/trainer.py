@@ -69,7 +69,7 @@ class DistillationTrainer(Trainer):
         self.sums: dict[str, float] = {}
         lists = collator.lists
         self.student, self.queries = student, len(lists)
-        self.order = lists.together if stage.together and isinstance(lists, PairLists) else None
+        self.order = lists.together if stage.group_by_text and isinstance(lists, PairLists) else None
         self.parts = 0
         super().__init__(
             model=student,

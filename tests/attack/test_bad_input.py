@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.printable import UNSAFE
 from tests.attack.bad_files import DIGITS, bad_files, bad_folders, good_rows
 from tests.attack.harness import command
@@ -48,9 +48,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, tiny_bert: str) -> Iterator[
     root = tmp_path_factory.mktemp("bad-input")
     lengths = {"start": tiny_bert, "query_length": 8, "document_length": 8}
     kinds = {
-        "dual": MatcherSpec(**lengths, layers=1),
-        "cross": MatcherSpec(**lengths, kind="cross_encoder", layers=1),
-        "dipair": MatcherSpec(**lengths, kind="dipair", tokens=[2, 2], dim=16),
+        "dual": matcher_config(**lengths, layers=1),
+        "cross": matcher_config(**lengths, kind="cross_encoder", layers=1),
+        "dipair": matcher_config(**lengths, kind="dipair", tokens=[2, 2], dim=16),
     }
     for name, spec in kinds.items():
         build(spec).save_pretrained(root / name)

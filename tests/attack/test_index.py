@@ -19,7 +19,7 @@ from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.rank import retrieve
-from limbeck.matchers import DualEncoder, MatcherSpec, build
+from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.search import build as build_module
 from limbeck.search.build import build_index
 from limbeck.search.changes import change_index
@@ -38,7 +38,7 @@ Answers = list[list[tuple[str, str, dict[str, Any], float]]]
 
 @pytest.fixture(scope="module")
 def model(tiny_bert: str) -> DualEncoder:
-    return build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16, similarity="cosine"))
+    return build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16, similarity="cosine"))
 
 
 def with_fields(texts: dict[str, str]) -> Passages:
@@ -117,7 +117,7 @@ def test_a_damaged_unfinished_build_goes_on_to_the_same_index(
 
 
 def test_damaged_token_vectors_are_refused_or_rank_as_before(tiny_bert: str, tmp_path: Path) -> None:
-    matcher = build(MatcherSpec(kind="colbert", start=tiny_bert, layers=1, query_length=8, document_length=16))
+    matcher = build(matcher_config(kind="colbert", start=tiny_bert, layers=1, query_length=8, document_length=16))
     texts = {
         name: Texts.from_dict(found)
         for name, found in (("corpus", make_corpus(60)), ("queries", dict(zip("abc", QUERIES, strict=True))))

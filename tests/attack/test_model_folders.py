@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build, load
+from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.file_manifest import MANIFEST
 from limbeck.search.doc2query import QueryGenerator
 from tests.attack.harness import FLIPS, damaged_copies, detected, run
@@ -144,7 +144,7 @@ def test_a_folder_that_would_run_code_is_refused_and_nothing_runs(evil, monkeypa
     folder, marker = evil(kind, attack)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))  # whoever asks gets a yes
     monkeypatch.setattr("builtins.input", lambda *_: "y")
-    for use in (load, lambda start: build(MatcherSpec(start=str(start)))):
+    for use in (load, lambda start: build(matcher_config(start=str(start)))):
         with pytest.raises(LimbeckError, match=re.escape(str(folder))):
             use(folder)
         assert not marker.exists()

@@ -16,7 +16,7 @@ import yaml
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.stores import ScoreStore
 from limbeck.training import results as results_module
 from limbeck.training import trainer as trainer_module
@@ -74,7 +74,7 @@ def test_a_sweep_survives_kills_and_ends_the_same(recipe_file, tmp_path):
 
 
 def test_annotate_survives_kills_and_scores_nothing_twice(beir, tiny_bert, tmp_path):  # noqa: F811
-    spec = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16)
+    spec = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16)
     build(spec).save_pretrained(tmp_path / "teacher")
     arguments = ["annotate", tmp_path / "teacher", beir, "--split", "all", "--depth", 60, "--out"]
     _, seconds = finish(*arguments, tmp_path / "whole")

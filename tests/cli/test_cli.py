@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from tests.conftest import WORDS
 
 
@@ -15,7 +15,7 @@ from tests.conftest import WORDS
 def models(tiny_bert, tmp_path) -> dict[str, Path]:
     lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16}
     for name, spec in {"dual": {"layers": 1}, "other": {"layers": 2}, "cross": {"kind": "cross_encoder"}}.items():
-        build(MatcherSpec(**lengths, **spec)).save_pretrained(tmp_path / name)
+        build(matcher_config(**lengths, **spec)).save_pretrained(tmp_path / name)
     return {name: tmp_path / name for name in ("dual", "other", "cross")}
 
 
@@ -84,7 +84,7 @@ def test_candidates_are_re_ranked_or_refused_and_never_ignored(limbeck, beir, mo
 def test_a_colbert_searches_by_its_tokens_and_says_what_that_costs(limbeck, beir, tiny_bert, tmp_path):
     lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16, "dim": 8}
     torch.manual_seed(0)
-    build(MatcherSpec(kind="colbert", **lengths)).save_pretrained(tmp_path / "colbert")
+    build(matcher_config(kind="colbert", **lengths)).save_pretrained(tmp_path / "colbert")
     exact = json.loads(limbeck("evaluate", tmp_path / "colbert", beir, "--json").out)
     done = json.loads(limbeck("evaluate", tmp_path / "colbert", beir, "--candidates", "tokens", "--json").out)
     assert done["task"] == "retrieve" and done["measures"] == exact["measures"]  # of so few tokens all are found
@@ -135,7 +135,7 @@ def test_pair_tasks_are_measured(limbeck, models, tmp_path):
 def test_pairs_are_measured_with_the_head_that_would_score_them(limbeck, beir, models, tiny_bert, tmp_path):
     lines = [{"text_a": f"copy {n}", "text_b": f"sort a file {n * n}", "label": n % 2} for n in range(40)]
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    spec = MatcherSpec(kind="dipair", start=tiny_bert, query_length=8, document_length=8, tokens=[2, 2], dim=16)
+    spec = matcher_config(kind="dipair", start=tiny_bert, query_length=8, document_length=8, tokens=[2, 2], dim=16)
     build(spec).save_pretrained(tmp_path / "dipair")
     ask = ["evaluate", tmp_path / "dipair", tmp_path / "test.jsonl", "--against", tmp_path / "dipair", "--json"]
     for head in ("torch", "onnx", "int8"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.search.index import SearchIndex
 from tests.cli.test_cli import assert_one_line_about
 from tests.cli.test_kill import command, storm
@@ -20,8 +20,8 @@ from tests.cli.test_kill import command, storm
 def models(tiny_bert: str, tmp_path: Path) -> dict[str, Path]:
     lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16, "similarity": "cosine"}
     for name, layers in (("dual", 1), ("other", 2)):
-        build(MatcherSpec(**lengths, layers=layers)).save_pretrained(tmp_path / name)
-    build(MatcherSpec(start=tiny_bert, kind="cross_encoder", document_length=16)).save_pretrained(tmp_path / "cross")
+        build(matcher_config(**lengths, layers=layers)).save_pretrained(tmp_path / name)
+    build(matcher_config(start=tiny_bert, kind="cross_encoder", document_length=16)).save_pretrained(tmp_path / "cross")
     return {name: tmp_path / name for name in ("dual", "other", "cross")}
 
 

@@ -11,7 +11,7 @@ from limbeck.data import load
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import evaluate_run
 from limbeck.evaluation.tune_index import drawn, held_out
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.progress import reporting
 from limbeck.search.build import build_index
 from limbeck.search.index import SearchIndex
@@ -20,7 +20,9 @@ from tests.cli.test_cli import assert_one_line_about
 
 @pytest.fixture
 def index(beir, tiny_bert, tmp_path) -> Path:
-    build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16)).save_pretrained(tmp_path / "dual")
+    build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16)).save_pretrained(
+        tmp_path / "dual"
+    )
     build_index(tmp_path / "dual", beir, tmp_path / "index")
     return tmp_path / "index"
 

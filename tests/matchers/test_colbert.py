@@ -12,15 +12,15 @@ import torch
 from sentence_transformers import MultiVectorEncoder
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import ColBERT, DualEncoder, MatcherSpec, build, load
+from limbeck.matchers import ColBERT, DualEncoder, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.file_manifest import MANIFEST
 from limbeck.search.build import _tokenizer
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
 
-def spec(start: str, **options) -> MatcherSpec:
-    return MatcherSpec(kind="colbert", start=start, query_length=16, document_length=32, **options)
+def spec(start: str, **options) -> matcher_config:
+    return matcher_config(kind="colbert", start=start, query_length=16, document_length=32, **options)
 
 
 def their_scores(model: MultiVectorEncoder) -> np.ndarray:
@@ -109,7 +109,7 @@ def test_a_student_that_starts_from_a_stanford_folder_reads_its_markers(minilm, 
     stanford = stanford_folder(minilm, tmp_path)
     teacher = load(stanford)
     prompts = {side: teacher.tower.prompt(side) for side in ("query", "document")}
-    student = build(MatcherSpec(start=str(stanford), layers=1, query_length=12, document_length=20, prompts=prompts))
+    student = build(matcher_config(start=str(stanford), layers=1, query_length=12, document_length=20, prompts=prompts))
     student.save_pretrained(tmp_path / "student")
     for matcher in (student, load(tmp_path / "student")):
         for side, marker in (("query", "[unused0]"), ("document", "[unused1]")):
@@ -158,7 +158,7 @@ def test_options_of_other_matchers_are_refused(options, line):
 
 def test_maxsim_belongs_to_a_colbert():
     with pytest.raises(ValueError, match="a dual_encoder has dot or cosine, not maxsim"):
-        MatcherSpec(similarity="maxsim")
+        matcher_config(similarity="maxsim")
 
 
 def test_one_text_has_its_own_token_vectors(tiny_bert):

@@ -22,7 +22,7 @@ from transformers import (
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.matchers.depth import keep_layers
 
 SMALL = {"vocab_size": 40, "max_position_embeddings": 32}
@@ -43,7 +43,7 @@ def states(model: PreTrainedModel) -> torch.Tensor:
 
 
 def test_a_list_of_layers_gives_the_model_that_runs_just_these(tiny_bert):
-    student = build(MatcherSpec(start=tiny_bert, layers=(0, 2), query_length=8, document_length=16))
+    student = build(matcher_config(start=tiny_bert, layers=(0, 2), query_length=8, document_length=16))
     whole = AutoModel.from_pretrained(tiny_bert).eval()
     tokens = student.tower.transformer("query").tokenizer(["copy a file"], return_tensors="pt")
     with torch.inference_mode():
@@ -57,13 +57,14 @@ def test_a_list_of_layers_gives_the_model_that_runs_just_these(tiny_bert):
 
 def test_first_layers_are_the_same_as_a_list_and_as_a_number(tiny_bert):
     number, listed = (
-        build(MatcherSpec(start=tiny_bert, layers=layers, document_length=16, query_length=8)) for layers in (2, (0, 1))
+        build(matcher_config(start=tiny_bert, layers=layers, document_length=16, query_length=8))
+        for layers in (2, (0, 1))
     )
     assert number.identity() == listed.identity()
 
 
 def test_a_student_of_chosen_layers_is_saved_and_loaded_with_the_same_vectors(tiny_bert, tmp_path):
-    student = build(MatcherSpec(start=tiny_bert, layers=(1, 2), query_length=8, document_length=16))
+    student = build(matcher_config(start=tiny_bert, layers=(1, 2), query_length=8, document_length=16))
     student.save_pretrained(tmp_path / "student")
     loaded = lb.load(tmp_path / "student")
     assert (loaded.encode_query(["copy a file"]) == student.encode_query(["copy a file"])).all()
@@ -96,10 +97,10 @@ def test_layers_that_share_biases_of_the_first_are_refused_without_it():
 
 def test_a_layer_that_does_not_exist_is_named(tiny_bert):
     with pytest.raises(LimbeckError, match=r"layers=\[0, 5\]: .* has 3 layers, 0 to 2; drop 5"):
-        build(MatcherSpec(start=tiny_bert, layers=(0, 5)))
+        build(matcher_config(start=tiny_bert, layers=(0, 5)))
 
 
 @pytest.mark.parametrize("layers", [0, -1, [], [5, 0], [0, 0], [-1, 2]])
 def test_layers_that_make_no_sense_are_refused_with_the_recipe(layers):
     with pytest.raises(ValidationError, match="layer"):
-        MatcherSpec(layers=layers)
+        matcher_config(layers=layers)

@@ -8,7 +8,7 @@ import torch
 from scipy.special import erf, softmax
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import DiPair, MatcherSpec, build, load
+from limbeck.matchers import DiPair, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.dipair import _take
 from limbeck.matchers.interactions.dipair import ALIKE, CosineHead, FeedForwardHead, TransformerHead
@@ -26,9 +26,9 @@ KINDS = {
 }
 
 
-def spec(start: str, **options) -> MatcherSpec:
+def spec(start: str, **options) -> matcher_config:
     usual = {"kind": "dipair", "start": start, "layers": 2, "query_length": 16, "document_length": 32}
-    return MatcherSpec(**{**usual, **options})
+    return matcher_config(**{**usual, **options})
 
 
 @pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
@@ -216,13 +216,13 @@ def test_options_that_do_not_fit_are_refused(options, line):
 
 def test_slots_belong_to_a_dipair():
     with pytest.raises(ValueError, match="tokens belongs to a dipair or a poly_encoder; drop it for a dual_encoder"):
-        MatcherSpec(tokens=(2, 2))
+        matcher_config(tokens=(2, 2))
 
 
 @pytest.mark.parametrize("options", [{}, {"tokens": (1, 4), "pooling": "cls"}, {"separate": True}], ids=str)
 def test_a_poly_encoder_goes_to_disk_and_scores_batches_as_pairs(tiny_bert, tmp_path, options):
     lengths = {"layers": 2, "query_length": 16, "document_length": 32}
-    ours = disturb(build(MatcherSpec(kind="poly_encoder", start=tiny_bert, **lengths, **options)))
+    ours = disturb(build(matcher_config(kind="poly_encoder", start=tiny_bert, **lengths, **options)))
     ours.save_pretrained(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.kind == "poly_encoder" and again.identity() == ours.identity()
@@ -234,7 +234,7 @@ def test_a_poly_encoder_goes_to_disk_and_scores_batches_as_pairs(tiny_bert, tmp_
 def test_the_poly_encoders_formula_by_hand(tiny_bert):
     """Codes gather token states by softmax; the other text's mean asks the codes; then a dot product, scaled."""
     lengths = {"layers": 1, "query_length": 8, "document_length": 8}
-    ours = build(MatcherSpec(kind="poly_encoder", start=tiny_bert, tokens=(3, 1), **lengths)).eval()
+    ours = build(matcher_config(kind="poly_encoder", start=tiny_bert, tokens=(3, 1), **lengths)).eval()
     encoder = ours.encoder(0)
     with torch.no_grad():
         left, right = (
@@ -255,7 +255,7 @@ def test_the_poly_encoders_formula_by_hand(tiny_bert):
 @pytest.mark.parametrize("tokens", [(4, 4), (1, 1), (4, 1, 1)])
 def test_a_poly_encoder_has_codes_on_one_side(tokens):
     with pytest.raises(ValueError, match="codes for one text and one vector for the other"):
-        MatcherSpec(kind="poly_encoder", tokens=tokens)
+        matcher_config(kind="poly_encoder", tokens=tokens)
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.matchers.encoding import InMemory, as_encoded
 from limbeck.matchers.interactions import Interaction
 from limbeck.matchers.interactions.folded import FoldedTransformer
@@ -35,13 +35,13 @@ HEADS = {
 def test_folding_changes_no_score(tiny_bert, options):
     torch.manual_seed(1)
     lengths = {"layers": 1, "query_length": 8, "document_length": 8, "kind": "dipair", "dim": 16}
-    matcher = build(MatcherSpec(start=tiny_bert, **{**lengths, **options})).eval()
+    matcher = build(matcher_config(start=tiny_bert, **{**lengths, **options})).eval()
     with torch.no_grad():
         for parameter in matcher.head.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)  # biases and norms that are not at their start
     generator = torch.Generator().manual_seed(2)
     vectors, rows = [], []
-    for slots in matcher.spec.tokens:
+    for slots in matcher.config.tokens:
         some = torch.randn(9, slots, matcher.dim, generator=generator)
         short = torch.rand(9, slots, generator=generator) < 0.3
         short[:, 0] = False

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build, load
+from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.file_manifest import MANIFEST
 from limbeck.matchers.folder_checks import check_folder
 from tests.matchers.test_folders import PAIRS, same
@@ -37,7 +37,7 @@ def saved(tiny_bert, tmp_path_factory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("kinds")
     torch.manual_seed(0)
     for name, options in KINDS.items():
-        spec = MatcherSpec(start=tiny_bert, query_length=8, document_length=16, **options)
+        spec = matcher_config(start=tiny_bert, query_length=8, document_length=16, **options)
         build(spec).save_pretrained(home / name)
     return {name: home / name for name in KINDS}
 
@@ -237,7 +237,7 @@ def test_no_kind_loads_with_made_up_weights(foreign, kind, harm):
     with pytest.raises(LimbeckError, match="weights that its configuration asks for are missing"):
         load(folder)
     with pytest.raises(LimbeckError, match="weights that its configuration asks for are missing"):
-        build(MatcherSpec(start=str(place)))
+        build(matcher_config(start=str(place)))
 
 
 def test_a_cross_encoders_activation_is_never_called(foreign):
@@ -343,7 +343,9 @@ def test_released_layouts_load_and_start_a_student(tiny_bert, tmp_path, kind, ch
     folder = transformers_folder(kind, tmp_path / "model", tiny_bert, change)
     scores = load(folder).score(PAIRS[:3])
     assert same(load(folder).score(PAIRS[:3]), scores)
-    students = [build(MatcherSpec(start=str(folder), layers=1, query_length=8, document_length=16)) for _ in range(2)]
+    students = [
+        build(matcher_config(start=str(folder), layers=1, query_length=8, document_length=16)) for _ in range(2)
+    ]
     assert same(*(student.score(PAIRS[:3]) for student in students))
 
 

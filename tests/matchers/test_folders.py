@@ -11,7 +11,7 @@ from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers import SentenceTransformer
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import CrossEncoder, DualEncoder, MatcherSpec, build, load
+from limbeck.matchers import CrossEncoder, DualEncoder, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.file_manifest import MANIFEST
 
@@ -52,7 +52,7 @@ def their_dual_scores(model: SentenceTransformer) -> np.ndarray:
 
 @pytest.mark.parametrize("options", DUAL.values(), ids=DUAL)
 def test_a_saved_dual_encoder_scores_the_same_in_sentence_transformers(minilm, tmp_path, options):
-    ours = disturb(build(MatcherSpec(start=minilm, layers=2, query_length=16, document_length=32, **options)))
+    ours = disturb(build(matcher_config(start=minilm, layers=2, query_length=16, document_length=32, **options)))
     ours.save_pretrained(tmp_path / "model")
     theirs = SentenceTransformer(str(tmp_path / "model"))
     assert same(their_dual_scores(theirs), ours.score(PAIRS))
@@ -61,7 +61,7 @@ def test_a_saved_dual_encoder_scores_the_same_in_sentence_transformers(minilm, t
 
 @pytest.mark.parametrize("options", CROSS.values(), ids=CROSS)
 def test_a_saved_cross_encoder_scores_the_same_in_sentence_transformers(minilm, tmp_path, options):
-    spec = MatcherSpec(kind="cross_encoder", start=minilm, layers=2, query_length=16, document_length=32, **options)
+    spec = matcher_config(kind="cross_encoder", start=minilm, layers=2, query_length=16, document_length=32, **options)
     ours = disturb(build(spec))
     ours.save_pretrained(tmp_path / "model")
     theirs = TheirCrossEncoder(str(tmp_path / "model"))
@@ -100,7 +100,7 @@ def test_prompts_are_part_of_the_score_and_of_the_identity(minilm, tmp_path):
 
 
 def test_first_layers_are_those_of_the_start(minilm):
-    whole, part = build(MatcherSpec(start=minilm)), build(MatcherSpec(start=minilm, layers=2))
+    whole, part = build(matcher_config(start=minilm)), build(matcher_config(start=minilm, layers=2))
     theirs, ours = dict(whole.named_parameters()), dict(part.named_parameters())
     assert {name.split("layer.")[1][0] for name in ours if "layer." in name} == {"0", "1"}
     assert all(torch.equal(theirs[name], parameter) for name, parameter in ours.items())
@@ -108,7 +108,7 @@ def test_first_layers_are_those_of_the_start(minilm):
 
 def test_more_layers_than_there_are_is_refused(tiny_bert):
     with pytest.raises(LimbeckError, match="layers=4 is more than .* has; ask for at most 3"):
-        build(MatcherSpec(start=tiny_bert, layers=4))
+        build(matcher_config(start=tiny_bert, layers=4))
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_more_layers_than_there_are_is_refused(tiny_bert):
 )
 def test_options_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        MatcherSpec(**options)
+        matcher_config(**options)
 
 
 def test_a_folder_without_a_pooler_is_the_same_model_at_every_load(tiny_bert, tmp_path):
     """The library makes the pooler up, at random, and no score has it."""
     from safetensors.torch import load_file, save_file
 
-    build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16)).save_pretrained(tmp_path)
+    build(matcher_config(start=tiny_bert, query_length=8, document_length=16)).save_pretrained(tmp_path)
     weights = {name: value for name, value in load_file(tmp_path / "model.safetensors").items() if "pooler" not in name}
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     (tmp_path / MANIFEST).unlink()
@@ -138,7 +138,7 @@ def test_a_folder_without_a_pooler_is_the_same_model_at_every_load(tiny_bert, tm
 
 
 def test_identity_changes_with_weights_and_lengths_and_nothing_else(tiny_bert, tmp_path):
-    spec = MatcherSpec(start=tiny_bert, query_length=8, document_length=16)
+    spec = matcher_config(start=tiny_bert, query_length=8, document_length=16)
     matcher = build(spec)
     before = matcher.identity()
     matcher.score(PAIRS)  # tokenisers remember the padding of their last call
@@ -165,7 +165,7 @@ def test_a_folder_that_is_no_model_is_named(tmp_path):
 
 
 def test_rank_orders_by_score_and_keeps_the_order_of_equals(tiny_bert):
-    matcher = build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16))
+    matcher = build(matcher_config(start=tiny_bert, query_length=8, document_length=16))
     documents = ["sort a list", "copy a file", "sort a list", "open a folder"]
     ranked = matcher.rank("copy a file", documents)
     scores = matcher.score([("copy a file", document) for document in documents])
@@ -173,13 +173,15 @@ def test_rank_orders_by_score_and_keeps_the_order_of_equals(tiny_bert):
     positions = [position for position, _ in ranked]
     assert positions.index(0) < positions.index(2)
     assert matcher.rank("copy a file", documents, top_k=2) == ranked[:2]
-    classes = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3))
+    classes = build(
+        matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3)
+    )
     with pytest.raises(LimbeckError, match="rank needs one score per pair, and this cross_encoder gives 3"):
         classes.rank("copy a file", documents)
 
 
 def test_a_cross_encoder_that_pools_texts_apart_ranks_before_training_and_loads_again(minilm, tmp_path):
-    spec = MatcherSpec(kind="cross_encoder", start=minilm, pooling="segments", query_length=16, document_length=48)
+    spec = matcher_config(kind="cross_encoder", start=minilm, pooling="segments", query_length=16, document_length=48)
     ours = build(spec)
     assert [ours.rank(query, DOCUMENTS)[0][0] for query in QUERIES] == [0, 1, 2]
     disturb(ours).save_pretrained(tmp_path / "model")
@@ -189,8 +191,8 @@ def test_a_cross_encoder_that_pools_texts_apart_ranks_before_training_and_loads_
 
 def test_with_the_way_between_the_texts_closed_it_is_the_dual_encoder(minilm):
     lengths = {"start": minilm, "query_length": 8, "document_length": 24}
-    joint = build(MatcherSpec(kind="cross_encoder", pooling="segments", **lengths))
-    apart = build(MatcherSpec(similarity="cosine", **lengths)).score(PAIRS)
+    joint = build(matcher_config(kind="cross_encoder", pooling="segments", **lengths))
+    apart = build(matcher_config(similarity="cosine", **lengths)).score(PAIRS)
     open_way = joint.score(PAIRS)
     joint.model[0].across = -1e4
     closed = joint.score(PAIRS)
@@ -205,7 +207,7 @@ def test_a_model_whose_positions_cannot_be_given_is_refused(tiny_bert, monkeypat
 
     monkeypatch.setattr(segments, "FAMILIES", ("electra",))
     with pytest.raises(LimbeckError, match="needs a model of electra's kind, not bert; use pooling: mean"):
-        build(MatcherSpec(kind="cross_encoder", start=tiny_bert, pooling="segments"))
+        build(matcher_config(kind="cross_encoder", start=tiny_bert, pooling="segments"))
 
 
 def test_texts_pooled_apart_have_the_cosine_of_their_own_tokens_means(tiny_bert):
@@ -225,7 +227,7 @@ def test_texts_pooled_apart_have_the_cosine_of_their_own_tokens_means(tiny_bert)
 
 def test_an_offset_is_learnt_and_loads_again(tiny_bert, tmp_path):
     spec = {"kind": "cross_encoder", "start": tiny_bert, "pooling": "segments", "document_length": 24}
-    plain, ours = build(MatcherSpec(**spec)), build(MatcherSpec(**spec, offset=-10))
+    plain, ours = build(matcher_config(**spec)), build(matcher_config(**spec, offset=-10))
     assert np.allclose(ours.score(PAIRS), plain.score(PAIRS) - 10, atol=1e-5)
     ours.train()(ours.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores.sum().backward()
     assert ours.model[1].offset.grad.item() == len(QUERIES) * len(DOCUMENTS)
@@ -236,7 +238,7 @@ def test_an_offset_is_learnt_and_loads_again(tiny_bert, tmp_path):
 
 
 def test_a_folder_without_an_offset_is_as_it_was_before_there_were_offsets(tiny_bert, tmp_path):
-    ours = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, pooling="segments", document_length=24))
+    ours = build(matcher_config(kind="cross_encoder", start=tiny_bert, pooling="segments", document_length=24))
     assert ours.configuration()["modules"][1] == "SegmentPooling({'scale_start': 20.0})"  # score stores go by it
     ours.save_pretrained(tmp_path / "model")
     (config,) = tmp_path.glob("model/1_*/config.json")
@@ -255,7 +257,7 @@ def normed(vectors: np.ndarray, norm) -> np.ndarray:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_layer_norm_is_on_the_pooled_output(tiny_bert, pooling):
     lengths = {"start": tiny_bert, "query_length": 16, "document_length": 32, "pooling": pooling}
-    plain, ours = build(MatcherSpec(**lengths)), build(MatcherSpec(**lengths, layer_norm=True))
+    plain, ours = build(matcher_config(**lengths)), build(matcher_config(**lengths, layer_norm=True))
     norm = next(module for module in ours.modules() if type(module).__module__.endswith("layer_norm")).norm
     with torch.no_grad():
         norm.weight.copy_(torch.linspace(0.5, 2, 32)), norm.bias.copy_(torch.linspace(-1, 1, 32))
@@ -266,7 +268,7 @@ def test_layer_norm_is_on_the_pooled_output(tiny_bert, pooling):
 
 
 def test_a_cross_encoders_head_reads_the_norm_of_the_pooled_output(tiny_bert):
-    spec = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=16, document_length=32, layer_norm=True)
+    spec = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=16, document_length=32, layer_norm=True)
     ours = disturb(build(spec))
     features = ours.model.preprocess(PAIRS[:2])
     with torch.no_grad():

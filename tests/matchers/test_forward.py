@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from limbeck.matchers import MatcherSpec, TextBatch, build
+from limbeck.matchers import TextBatch, build, matcher_config
 from limbeck.matchers.chunks import split_by_length
 from limbeck.matchers.gather import share
 
@@ -20,7 +20,7 @@ LISTS = torch.tensor([[0, 2, 1], [1, 3, 0], [3, 2, 1]])
 
 def matcher(start: str, kind: str):
     torch.manual_seed(0)
-    return build(MatcherSpec(kind=kind, start=start, query_length=8, document_length=20)).eval()
+    return build(matcher_config(kind=kind, start=start, query_length=8, document_length=20)).eval()
 
 
 @pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder"])
@@ -47,7 +47,7 @@ def test_only_the_signals_that_are_asked_for_are_shown(tiny_bert):
 
 def test_several_outputs_come_as_a_third_axis(tiny_bert):
     model = build(
-        MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=20, outputs=3)
+        matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=20, outputs=3)
     ).eval()
     assert model(model.prepare(TextBatch(QUERIES, DOCUMENTS, LISTS))).scores.shape == (3, 3, 3)
 
@@ -116,7 +116,7 @@ def test_no_texts_give_no_scores(tiny_bert):
     "prompts", [{}, {"query": "copy ", "document": "sort "}, {"query": "", "passage": "page "}, {"corpus": "list "}]
 )
 def test_training_puts_the_same_prompt_before_a_text_as_inference(tiny_bert, prompts, side):
-    model = build(MatcherSpec(start=tiny_bert, query_length=16, document_length=20, prompts=prompts)).eval()
+    model = build(matcher_config(start=tiny_bert, query_length=16, document_length=20, prompts=prompts)).eval()
     model.tower.model.default_prompt_name = "corpus" if "corpus" in prompts else None
     trained = model.tower(model.tower.prepare(QUERIES, side)).detach().numpy()
     assert np.allclose(trained, model.tower.encode(QUERIES, side), atol=1e-5)
@@ -144,7 +144,7 @@ def test_a_length_beyond_the_positions_is_refused(tiny_bert):
     from limbeck.errors import LimbeckError
 
     with pytest.raises(LimbeckError, match="a length of 65 tokens is more than .* ask for at most 64"):
-        build(MatcherSpec(start=tiny_bert, document_length=65))
+        build(matcher_config(start=tiny_bert, document_length=65))
 
 
 @pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder", "dipair"])
@@ -155,7 +155,7 @@ def test_dropout_inside_the_transformer_can_be_turned_off(tiny_bert, tmp_path, k
 
     def two_passes(**options) -> list[torch.Tensor]:
         torch.manual_seed(0)
-        matcher = build(MatcherSpec(kind=kind, start=start, query_length=8, document_length=8, **options)).train()
+        matcher = build(matcher_config(kind=kind, start=start, query_length=8, document_length=8, **options)).train()
         inputs = matcher.prepare(batch)
         return [matcher(inputs).scores for _ in range(2)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.matchers import MatcherSpec, build, load
+from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.half import in_bf16
 
 QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
@@ -24,7 +24,7 @@ KINDS = {
 @pytest.fixture(params=KINDS.values(), ids=KINDS)
 def matcher(request, minilm):
     torch.manual_seed(0)
-    return build(MatcherSpec(start=minilm, layers=2, query_length=16, document_length=32, **request.param)).eval()
+    return build(matcher_config(start=minilm, layers=2, query_length=16, document_length=32, **request.param)).eval()
 
 
 def test_scores_are_near_those_of_float32_and_do_not_tie(matcher):

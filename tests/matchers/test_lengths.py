@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.matchers.lengths import shorten
 
 PAIRS = [
@@ -17,7 +17,7 @@ PAIRS = [
 
 def made(start: str, query: int, document: int, **how):
     torch.manual_seed(0)
-    spec = MatcherSpec(start=start, query_length=query, document_length=document, **how)
+    spec = matcher_config(start=start, query_length=query, document_length=document, **how)
     return build(spec).eval()
 
 

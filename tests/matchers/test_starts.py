@@ -12,7 +12,7 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build, load
+from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.base import TextBatch
 from tests.matchers.test_colbert import stanford_folder
 from tests.matchers.test_folders import CROSS, DOCUMENTS, DUAL, PAIRS, QUERIES, disturb, same
@@ -23,8 +23,8 @@ SEGMENTS = {"kind": "cross_encoder", "pooling": "segments"}
 SAME = {**DUAL, **CROSSES, **COLBERT, "segments": SEGMENTS, "segments, offset": {**SEGMENTS, "offset": -10.0}}
 
 
-def spec(start, **options) -> MatcherSpec:
-    return MatcherSpec(start=str(start), query_length=16, document_length=32, **options)
+def spec(start, **options) -> matcher_config:
+    return matcher_config(start=str(start), query_length=16, document_length=32, **options)
 
 
 @pytest.mark.parametrize("options", SAME.values(), ids=SAME)
@@ -78,7 +78,7 @@ def test_another_programs_projection_is_kept_with_its_activation(tiny_bert, tmp_
     transformer = Transformer(tiny_bert, max_seq_length=32)
     theirs = SentenceTransformer(modules=[transformer, Pooling(32, "mean"), Dense(32, 8), Normalize()])
     theirs.save_pretrained(str(tmp_path))
-    started = build(MatcherSpec(start=str(tmp_path), similarity="cosine", query_length=32, document_length=32))
+    started = build(matcher_config(start=str(tmp_path), similarity="cosine", query_length=32, document_length=32))
     assert type(started.tower.model[2].activation_function) is torch.nn.Tanh
     assert same(started.score(PAIRS), load(tmp_path).score(PAIRS))
 
@@ -97,16 +97,16 @@ def test_a_tct_start_is_read_as_it_was_trained(tiny_bert, tmp_path):
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
     teacher = load(folder)
     lengths = {"query_length": 36, "document_length": 64}
-    student = build(MatcherSpec(start=str(folder), **lengths))
+    student = build(matcher_config(start=str(folder), **lengths))
     assert same(student.score(PAIRS), teacher.score(PAIRS))
     student.save_pretrained(tmp_path / "saved")
-    again = build(MatcherSpec(start=str(tmp_path / "saved"), **lengths))
+    again = build(matcher_config(start=str(tmp_path / "saved"), **lengths))
     assert same(again.score(PAIRS), teacher.score(PAIRS))
     batch = again.eval()(again.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores
     assert same(batch.detach().numpy().reshape(-1), teacher.score(PAIRS))
     for options in ({"dim": 8}, {"similarity": "cosine"}, {"separate": True}, {"prompts": {"query": "q"}}):
         with pytest.raises(LimbeckError, match=f"{next(iter(options))} does not go with that"):
-            build(MatcherSpec(start=str(folder), **lengths, **options))
+            build(matcher_config(start=str(folder), **lengths, **options))
 
 
 def test_a_dipair_remembers_the_name_of_its_start(tiny_bert, tmp_path):

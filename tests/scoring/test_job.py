@@ -22,7 +22,7 @@ import torch
 import limbeck.matchers.pair_scorer as pair_scorer
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
-from limbeck.matchers import DiPair, MatcherSpec, build, load
+from limbeck.matchers import DiPair, build, load, matcher_config
 from limbeck.progress import reporting
 from limbeck.scoring import job as job_module
 from limbeck.scoring import local
@@ -43,7 +43,7 @@ ONE = LocalEngine(1)
 def model(tiny_bert, tmp_path_factory) -> str:
     torch.manual_seed(0)
     lengths = {"layers": 1, "query_length": 8, "document_length": 8}
-    matcher = build(MatcherSpec(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, **lengths))
+    matcher = build(matcher_config(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, **lengths))
     with torch.no_grad():
         for parameter in matcher.head.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -231,14 +231,14 @@ def test_a_score_that_is_not_finite_is_named_by_its_pairs_number(model, texts, l
 
 def test_the_best_of_several_scores_is_nobodys_guess(tiny_bert, texts, tmp_path):
     lengths = {"layers": 1, "query_length": 8, "document_length": 8}
-    spec = MatcherSpec(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, outputs=3, **lengths)
+    spec = matcher_config(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, outputs=3, **lengths)
     build(spec).save_pretrained(tmp_path / "classes")
     with pytest.raises(LimbeckError, match="--top-k: the model gives 3 scores a pair"):
         score_pairs(str(tmp_path / "classes"), None, tmp_path / "out", ONE, **sides_of(tmp_path), top_k=2)
 
 
 def test_a_dual_encoder_scores_lists_too(tiny_bert, texts, listed, tmp_path):
-    spec = MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=8, similarity="cosine")
+    spec = matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=8, similarity="cosine")
     build(spec).save_pretrained(tmp_path / "dual")
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(str(tmp_path / "dual"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
@@ -555,7 +555,7 @@ def test_a_folder_of_another_job_is_left_alone(model, texts, listed, tmp_path, t
 
 @pytest.mark.parametrize("kind", ["cross_encoder", "colbert", "dual_encoder", "poly_encoder"])
 def test_every_kind_of_matcher_scores_a_list_as_it_scores_pairs(kind, texts, listed, tmp_path, tiny_bert, capsys):
-    spec = MatcherSpec(kind=kind, start=tiny_bert, query_length=8, document_length=8)
+    spec = matcher_config(kind=kind, start=tiny_bert, query_length=8, document_length=8)
     matcher = build(spec)
     matcher.save_pretrained(tmp_path / kind)
     file = write_ids(tmp_path / "pairs.csv", listed)
@@ -570,7 +570,7 @@ def test_every_kind_of_matcher_scores_a_list_as_it_scores_pairs(kind, texts, lis
 
 
 def test_a_model_without_a_head_is_not_asked_for_one(texts, listed, tmp_path, tiny_bert):
-    spec = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8)
+    spec = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8)
     build(spec).save_pretrained(tmp_path / "cross")
     file = write_ids(tmp_path / "pairs.csv", listed)
     with pytest.raises(LimbeckError, match="--head onnx: a cross_encoder has no head of its own; leave --head out"):
@@ -672,7 +672,7 @@ def test_a_head_that_cannot_be_had_is_named(model, texts, listed, tmp_path, tiny
     file = write_ids(tmp_path / "pairs.csv", listed)
     with pytest.raises(LimbeckError, match="--head onxx: no such head; did you mean 'onnx'"):
         score_pairs(model, file, tmp_path / "a", ONE, **sides_of(tmp_path), head="onxx")
-    spec = MatcherSpec(kind="dual_encoder", start=tiny_bert, layers=1, query_length=8, document_length=8)
+    spec = matcher_config(kind="dual_encoder", start=tiny_bert, layers=1, query_length=8, document_length=8)
     build(spec).save_pretrained(tmp_path / "dual")
     with pytest.raises(LimbeckError, match="--head int8: this model has no transformer head"):
         score_pairs(str(tmp_path / "dual"), file, tmp_path / "b", ONE, **sides_of(tmp_path), head="int8")

@@ -11,7 +11,7 @@ import pytest
 
 from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts
-from limbeck.matchers import DualEncoder, MatcherSpec, build
+from limbeck.matchers import DualEncoder, build, matcher_config
 from tests.conftest import WORDS
 
 
@@ -27,17 +27,17 @@ def passages_of(texts: dict[str, str], name: str = "tiny") -> Passages:
 
 @pytest.fixture(scope="session")
 def dot_model(tiny_bert: str) -> DualEncoder:
-    return build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16, similarity="dot"))
+    return build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16, similarity="dot"))
 
 
 @pytest.fixture(scope="session")
 def model(tiny_bert: str) -> DualEncoder:
-    return build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16, similarity="cosine"))
+    return build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16, similarity="cosine"))
 
 
 @pytest.fixture(scope="session")
 def other_model(tiny_bert: str) -> DualEncoder:
-    return build(MatcherSpec(start=tiny_bert, layers=2, query_length=8, document_length=16, similarity="cosine"))
+    return build(matcher_config(start=tiny_bert, layers=2, query_length=8, document_length=16, similarity="cosine"))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from limbeck.data import load
 from limbeck.data.passages import load_passages
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import evaluate_run
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.matchers import load as load_matcher
 from limbeck.search import expand
 from limbeck.search.doc2query import QueryGenerator, Sampling
@@ -36,7 +36,7 @@ def data(tmp_path) -> Path:
 
 @pytest.fixture
 def teacher(tiny_bert, tmp_path) -> str:
-    spec = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16)
+    spec = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16)
     build(spec).save_pretrained(tmp_path / "teacher")
     return str(tmp_path / "teacher")
 

@@ -330,11 +330,11 @@ def test_windows_score_a_passage_by_its_best_window(model: DualEncoder, tmp_path
 
 
 def test_an_empty_corpus_and_a_model_without_vectors_are_refused(tmp_path: Path, tiny_bert: str) -> None:
-    from limbeck.matchers import MatcherSpec, build
+    from limbeck.matchers import build, matcher_config
 
     with pytest.raises(LimbeckError, match="holds no passages"):
         build_index(None, passages_of({}), tmp_path / "index", dense=False)
-    cross = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16))
+    cross = build(matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16))
     with pytest.raises(LimbeckError, match="is a cross_encoder, which has no single vector"):
         build_index(cross, passages_of({"a": "b"}), tmp_path / "index")
     assert not (tmp_path / "index").exists()

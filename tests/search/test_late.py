@@ -8,7 +8,7 @@ import pytest
 from limbeck.data.dataset import RankingData, Texts
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.rank import rerank, retrieve, search_tokens, token_index
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.matchers.interactions.maxsim import max_similarities
 from limbeck.search.late import TokenIndex, exact_late_search
 from limbeck.stores import EncodingStore
@@ -73,7 +73,7 @@ def test_nothing_to_index_is_refused():
 
 @pytest.fixture(scope="module")
 def colbert(tiny_bert):
-    return build(MatcherSpec(kind="colbert", start=tiny_bert, query_length=8, document_length=16, dim=16)).eval()
+    return build(matcher_config(kind="colbert", start=tiny_bert, query_length=8, document_length=16, dim=16)).eval()
 
 
 @pytest.fixture(scope="module")
@@ -105,4 +105,4 @@ def test_a_colbert_searches_re_ranks_and_scores_alike(colbert, data, tmp_path):
 
 def test_candidates_by_tokens_need_token_vectors(tiny_bert, data):
     with pytest.raises(LimbeckError, match="candidates: tokens needs a ColBERT"):
-        token_index(build(MatcherSpec(start=tiny_bert, document_length=16)), data)
+        token_index(build(matcher_config(start=tiny_bert, document_length=16)), data)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.matchers.chunks import texts_of_chunks
 from limbeck.training.batches import Collator
 from tests.training.toy import ToyLists, tiny_student
@@ -224,7 +224,7 @@ def test_token_logits_are_those_of_each_text_by_itself(tiny_bert, separate, chun
 
 
 def test_a_wider_or_narrower_embedding_table_decides_the_size_of_the_head(tiny_bert):
-    student = build(MatcherSpec(start=tiny_bert, layers=1, dim=8, query_length=8, document_length=16))
+    student = build(matcher_config(start=tiny_bert, layers=1, dim=8, query_length=8, document_length=16))
     student.add_token_head(seed=0)
     assert student.heads["token_head"].dense.weight.shape == (32, 32)  # of the transformer, not of the projection
     assert len(student.heads["token_head"].bias) == len(student.tower.token_embeddings("query"))

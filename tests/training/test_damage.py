@@ -8,7 +8,7 @@ import pytest
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.sealed import opened, read_if_whole, read_sealed, seal, write_sealed
 from limbeck.training import results as results_module
 from limbeck.training import run as run_module
@@ -63,7 +63,7 @@ def test_a_flipped_bit_in_unfinished_weights_costs_a_stage_and_changes_nothing(t
 
 
 def test_every_byte_of_a_file_of_weights_counts(tiny_bert, tmp_path):
-    matcher = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=8))
+    matcher = build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=8))
     save_weights(matcher, tmp_path / "weights")
     load_weights(matcher, tmp_path / "weights")
     content = (tmp_path / "weights").read_bytes()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from limbeck.matchers import MatcherSpec, TextBatch, build
+from limbeck.matchers import TextBatch, build, matcher_config
 from limbeck.training.faster import FastDropout, attention, dropped, faster, one_lookup
 
 QUERIES = ["copy a file", "sort", "open the folder and read a line of text"]
@@ -25,7 +25,7 @@ KINDS = [
 
 def made(start: str, **how):
     torch.manual_seed(0)
-    return build(MatcherSpec(start=start, query_length=8, document_length=20, **how)).train()
+    return build(matcher_config(start=start, query_length=8, document_length=20, **how)).train()
 
 
 def gradients(model, around, chunk):

@@ -7,7 +7,7 @@ import torch
 from limbeck.data import RankingData, Texts
 from limbeck.data.passages import Passages
 from limbeck.errors import LimbeckError
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.search.build import build_index
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
@@ -59,7 +59,7 @@ def test_a_run_file_can_be_the_source(tmp_path):
 
 def test_an_index_can_be_the_source_and_gives_its_nearest(tiny_bert, tmp_path):
     """By its vectors, though it has words too; positives stay out; half of the pool beside another source."""
-    model = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=8, similarity="cosine"))
+    model = build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=8, similarity="cosine"))
     generator = np.random.default_rng(0)
     texts = {f"d{number}": " ".join(generator.choice(WORDS, size=4)) for number in range(50)}
     data = RankingData("toy", Texts.from_dict(texts), Texts.from_dict({"q0": "copy file"}), qrels={})
@@ -130,7 +130,7 @@ def test_a_plan_visits_every_query_once_an_epoch_and_is_fixed_by_its_seed():
 
 
 def test_a_batch_encodes_each_distinct_document_once(tiny_bert):
-    student = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16))
+    student = build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16))
     lists = ToyLists(documents=10)
     batch = Collator(lists, student)([(0, index) for index in range(8)])
     mentioned = {int(row) for index in range(8) for row in lists.pick(index, 0)}
@@ -141,7 +141,7 @@ def test_a_batch_encodes_each_distinct_document_once(tiny_bert):
 
 
 def test_in_batch_positives_of_a_query_are_never_its_negatives(tiny_bert):
-    student = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16))
+    student = build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16))
     lists = ToyLists(documents=12)
     batch = Collator(lists, student, in_batch=True)([(0, index) for index in range(8)])
     rows = np.unique(np.concatenate([lists.pick(index, 0) for index in range(8)]))
@@ -151,7 +151,7 @@ def test_in_batch_positives_of_a_query_are_never_its_negatives(tiny_bert):
 
 
 def test_a_query_s_own_documents_are_told_from_those_of_the_batch(tiny_bert):
-    student = build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=16))
+    student = build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16))
     lists, examples = ToyLists(documents=12), [(0, index) for index in range(8)]
     batch = Collator(lists, student, in_batch=True)(examples)
     rows = np.unique(np.concatenate([lists.pick(index, 0) for index in range(8)]))

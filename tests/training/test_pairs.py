@@ -13,7 +13,7 @@ import torch
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.command import Request, run_evaluation
-from limbeck.matchers import CrossEncoder, DiPair, MatcherSpec, build, load
+from limbeck.matchers import CrossEncoder, DiPair, build, load, matcher_config
 from limbeck.progress import reporting
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
@@ -114,7 +114,7 @@ def encoded(monkeypatch):
     plain = DiPair.keep
 
     def watching(self, texts, position, batch_size=64):
-        seen.extend((position, self.spec.tokens[position], text) for text in texts)
+        seen.extend((position, self.config.tokens[position], text) for text in texts)
         return plain(self, texts, position, batch_size)
 
     monkeypatch.setattr(DiPair, "keep", watching)
@@ -131,10 +131,10 @@ def test_a_frozen_encoder_stays_as_it_was_and_runs_once_for_each_text(recipe, tm
     student = load(tmp_path / "run")
     start = load(tmp_path / "run" / "teacher" / "model")  # another fine-tuned copy: only shapes are alike
     assert start.kind == "cross_encoder"
-    from limbeck.matchers import MatcherSpec, build
+    from limbeck.matchers import build, matcher_config
 
     torch.manual_seed(0)
-    fresh = build(MatcherSpec(**recipe["student"]))
+    fresh = build(matcher_config(**recipe["student"]))
     same = {
         n: torch.equal(v, parameters(fresh)[n]) for n, v in parameters(student).items() if n.startswith("encoders.")
     }
@@ -170,10 +170,10 @@ def test_measuring_in_bfloat16_is_refused_for_pairs(recipe, tmp_path):
 
 
 def test_a_frozen_encoder_computes_in_bfloat16_where_its_stage_does(recipe, tmp_path):
-    from limbeck.matchers import MatcherSpec, build
+    from limbeck.matchers import build, matcher_config
     from limbeck.training.frozen import FrozenOutputs
 
-    matcher = build(MatcherSpec(**recipe["student"]))
+    matcher = build(matcher_config(**recipe["student"]))
     exact, half = (FrozenOutputs(matcher, tmp_path, bf16)(["copy a file", "sort"], 0) for bf16 in (False, True))
     assert not np.array_equal(exact, half)
     assert np.allclose(exact, half, atol=0.1)
@@ -467,7 +467,7 @@ def test_a_teacher_with_other_outputs_is_named_before_it_is_trained(recipe, tmp_
     recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
     line = "teacher.train.outputs is 2 and student.outputs 1; give both as many"
     _refused_before_training(recipe, tmp_path / "run", line)
-    classes = MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8, outputs=2)
+    classes = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8, outputs=2)
     build(classes).save_pretrained(tmp_path / "teacher")
     recipe["teacher"] = {"model": str(tmp_path / "teacher")}
     with pytest.raises(LimbeckError, match="the teacher gives 2 scores per pair and the student 1; set student.out"):

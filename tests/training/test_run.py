@@ -228,10 +228,10 @@ def test_standardised_scores_change_the_training(recipe, tmp_path):
 
 
 def test_a_teacher_with_three_outputs_does_not_fit_a_student_with_one(recipe, tmp_path, tiny_bert):
-    from limbeck.matchers import MatcherSpec, build
+    from limbeck.matchers import build, matcher_config
 
     build(
-        MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3)
+        matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16, outputs=3)
     ).save_pretrained(tmp_path / "teacher")
     recipe = {**recipe, "teacher": {"model": str(tmp_path / "teacher")}}
     with pytest.raises(LimbeckError, match="the teacher gives 3 scores per pair"):
@@ -333,9 +333,9 @@ def test_labels_that_are_not_there_cannot_be_learnt_from(recipe, tmp_path, beir)
 def test_a_live_teacher_that_gives_nan_is_refused(recipe, tmp_path, tiny_bert):
     import torch
 
-    from limbeck.matchers import MatcherSpec, build
+    from limbeck.matchers import build, matcher_config
 
-    teacher = build(MatcherSpec(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16))
+    teacher = build(matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=16))
     with torch.no_grad():
         teacher.model[-1].linear.weight.fill_(float("nan"))
     teacher.save_pretrained(tmp_path / "teacher")
@@ -407,9 +407,9 @@ def test_a_report_that_a_kill_left_out_is_made_on_the_next_call(recipe, tmp_path
 )
 def test_other_ways_of_running_reach_the_end(recipe, tmp_path, changes):
     if any("start" in change for change in changes):
-        from limbeck.matchers import MatcherSpec, build
+        from limbeck.matchers import build, matcher_config
 
-        spec = MatcherSpec(start=recipe["student"]["start"], query_length=8, document_length=16)
+        spec = matcher_config(start=recipe["student"]["start"], query_length=8, document_length=16)
         build(spec).save_pretrained(tmp_path / "start")
         recipe["student"]["start"] = str(tmp_path / "start")
     result = run(recipe, tmp_path / "run", *changes)

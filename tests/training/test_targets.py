@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.matchers import MatcherSpec, build
+from limbeck.matchers import build, matcher_config
 from limbeck.training.recipe import Stage
 from limbeck.training.targets import COSINE_SCALE, poor_targets, scale_cosines, scores_are_cosines
 from tests.training.toy import ToyLists
@@ -64,7 +64,7 @@ def test_scaled_cosines_pass_where_plain_ones_do_not():
 
 def test_a_dual_encoder_with_cosines_or_unit_vectors_is_known_by_its_scores(tiny_bert):
     def made(**options):
-        return build(MatcherSpec(start=tiny_bert, layers=1, query_length=8, document_length=8, **options))
+        return build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=8, **options))
 
     assert scores_are_cosines(made(similarity="cosine"))
     assert not scores_are_cosines(made()) and not scores_are_cosines(made(scale=20))
@@ -72,6 +72,6 @@ def test_a_dual_encoder_with_cosines_or_unit_vectors_is_known_by_its_scores(tiny
 
 
 def test_a_live_teacher_is_asked_for_a_few_lists(tiny_bert):
-    teacher = build(MatcherSpec(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8))
+    teacher = build(matcher_config(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8))
     (line,) = poor_targets(stage("softmax_ce(tau=9)"), ToyLists(), live=teacher)
     assert "nearly uniform" in line

@@ -114,10 +114,10 @@ FROZEN = {
 
 @pytest.mark.parametrize("options", FROZEN.values(), ids=FROZEN)
 def test_a_frozen_encoder_has_no_dropout_and_the_rest_trains(tiny_bert, options):
-    from limbeck.matchers import MatcherSpec, build
+    from limbeck.matchers import build, matcher_config
     from limbeck.matchers.base import TextBatch
 
-    student = build(MatcherSpec(start=tiny_bert, query_length=8, document_length=16, **options))
+    student = build(matcher_config(start=tiny_bert, query_length=8, document_length=16, **options))
     inputs = student.prepare(TextBatch(["copy a file", "sort"], ["open a list", "read a page"], None))
     wanted = student.eval()(inputs).scores
     assert not torch.allclose(student.train()(inputs).scores, wanted, atol=1e-3)  # the tiny model has dropout

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from limbeck.matchers import Matcher, MatcherSpec, build
+from limbeck.matchers import Matcher, build, matcher_config
 from limbeck.objectives import Objective
 from limbeck.training import stages as stages_module
 from limbeck.training.batches import Collator
@@ -57,7 +57,7 @@ def tiny_student(start: str, kind: str = "dual_encoder", dropout: float = 0.0, *
     """A two-layer matcher whose every dropout is `dropout`."""
     state = torch.random.get_rng_state()
     torch.manual_seed(0)
-    matcher = build(MatcherSpec(kind=kind, start=start, layers=2, query_length=8, document_length=16, **options))
+    matcher = build(matcher_config(kind=kind, start=start, layers=2, query_length=8, document_length=16, **options))
     for module in matcher.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = dropout

@@ -1,0 +1,197 @@
+"""What a matcher is to be: each architecture has a config of its own, told apart by `kind`.
+
+An architecture is one file: its config, how it is built, loaded and saved, and `@architecture`, which registers it. A
+recipe may name any registered kind, those of other packages included.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializeAsAny,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+
+from limbeck.errors import LimbeckError, did_you_mean
+
+if TYPE_CHECKING:
+    from limbeck.matchers.base import Matcher
+
+Layers = int | tuple[int, ...]  # the first so many, or the numbers of the layers to keep, from 0
+TEACHER = "teacher"  # as a start: the weights of the recipe's teacher
+RENAMED = {"start": "init_from", "separate": "untied"}  # keys by their old names, which keep working
+DEFAULT_KIND = "dual_encoder"
+BUILT_IN = ("dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder")  # modules of this package
+
+# Earlier versions had one record for all kinds, and wrote every key of it into recipes and folders. What belongs to
+# another kind is ignored where it has the value that it always had.
+FLAT: dict[str, Any] = {
+    "pooling": "mean",
+    "dropout": 0.0,
+    "layer_norm": False,
+    "dim": None,
+    "similarity": "dot",
+    "scale": None,
+    "offset": None,
+    "prompts": {},
+    "untied": False,
+    "outputs": 1,
+    "tokens": (4, 8),
+    "take": "first",
+    "head": "transformer",
+    "head_layers": 2,
+    "head_heads": 1,
+    "head_width": 1024,
+}
+
+
+class MatcherConfig(BaseModel):
+    """What matchers of all kinds have: a pretrained transformer to start from, and lengths."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    shows: ClassVar[frozenset[str]] = frozenset({"scores"})  # the signals that such a matcher can show
+    hides_tokens: ClassVar[bool] = True  # whether tokens may be hidden from it in training
+
+    kind: str
+    init_from: str = Field(
+        "minilm", description="weights to start from: a folder, a hub name, `minilm`, or (student) `teacher`"
+    )
+    layers: Layers | None = Field(
+        None, description="layers to keep: a number (the first so many) or a list, e.g. [0, 5]; all by default"
+    )
+    query_length: int = Field(
+        32, ge=4, description="tokens of a query, special ones included; colbert fills it with [MASK]"
+    )
+    document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
+    inner_dropout: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="dropout inside the transformer, in training only; its own by default, 0 trains faster",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_of_earlier_versions(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        named: dict[str, Any] = {str(RENAMED.get(key, key)): value for key, value in given.items()}
+        return {key: value for key, value in named.items() if key in cls.model_fields or not _ignored(key, value)}
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _layers_are_numbers(cls, layers: Any) -> Any:
+        numbers = layers if isinstance(layers, list | tuple) else [0 if layers is None else layers]
+        if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+            raise ValueError(f"{layers!r} is neither a number of layers nor a list of them; e.g. 2, or [0, 5]")
+        return layers
+
+    @field_validator("layers")
+    @classmethod
+    def _layers_rise(cls, layers: Layers | None) -> Layers | None:
+        if isinstance(layers, int) and layers < 1:
+            raise ValueError("keep at least one layer")
+        if isinstance(layers, tuple) and (not layers or layers[0] < 0 or list(layers) != sorted(set(layers))):
+            raise ValueError(f"{list(layers)}: give the numbers of the layers to keep in rising order, from 0")
+        return layers
+
+    @property
+    def output_count(self) -> int:
+        """Scores per pair."""
+        return int(getattr(self, "outputs", 1))
+
+    @property
+    def text_count(self) -> int | None:
+        """Texts that it reads in a pair; None where further texts are joined to the second."""
+        return None
+
+    def flat(self) -> dict[str, Any]:
+        """The config as earlier versions wrote it; stores are keyed by that."""
+        names = {new: old for old, new in RENAMED.items()}
+        values: dict[str, Any] = {"kind": self.kind} | FLAT | self.model_dump()
+        return {names.get(key, key): value for key, value in values.items()}
+
+
+def _ignored(key: str, value: Any) -> bool:
+    plain = tuple(value) if isinstance(value, list) else value
+    return key in FLAT and bool(plain == FLAT[key])
+
+
+ARCHITECTURES: dict[str, type[Matcher]] = {}
+Kind = TypeVar("Kind", bound="type[Matcher]")
+
+
+def architecture(kind: Kind) -> Kind:
+    """Register an architecture, so that recipes can name its kind and folders of it load."""
+    ARCHITECTURES[kind.kind] = kind
+    return kind
+
+
+def architectures() -> dict[str, type[Matcher]]:
+    """All of them by kind, those of this package first."""
+    for name in BUILT_IN:
+        import_module(f"limbeck.matchers.{name}")
+    from limbeck.plugins import load_plugins
+
+    load_plugins()
+    return {name: ARCHITECTURES[name] for name in (*BUILT_IN, *ARCHITECTURES)}
+
+
+def architecture_of(kind: object) -> type[Matcher]:
+    """The architecture of a kind."""
+    known = ARCHITECTURES if kind in ARCHITECTURES else architectures()
+    if kind not in known:
+        raise LimbeckError(f"there is no kind {kind!r}; {did_you_mean(str(kind), list(known))}")
+    return known[str(kind)]
+
+
+def matcher_config(kind: str = DEFAULT_KIND, **options: Any) -> MatcherConfig:
+    """The config of a kind: `matcher_config("colbert", init_from="minilm", layers=2)`."""
+    return architecture_of(kind).config_type.model_validate({"kind": kind, **options})
+
+
+def _of_its_kind(given: Any, _: Any) -> MatcherConfig:
+    """Validate a mapping by the config of the kind that it names."""
+    if isinstance(given, MatcherConfig):
+        return given
+    if not isinstance(given, dict):
+        raise ValueError("is no mapping; give kind, init_from and so on")
+    kind = given.get("kind", DEFAULT_KIND)
+    try:
+        config = architecture_of(kind).config_type
+    except LimbeckError as error:
+        raise ValueError(str(error)) from error
+    _refuse_keys_of_other_kinds(config, kind, given)
+    return config.model_validate({"kind": kind, **given})
+
+
+def _refuse_keys_of_other_kinds(config: type[MatcherConfig], kind: str, given: dict[str, Any]) -> None:
+    """A key that another kind has is not unknown: say whose it is."""
+    for key, value in given.items():
+        name = RENAMED.get(key, key)
+        if name in config.model_fields or _ignored(name, value):
+            continue
+        owners = [other for other, found in architectures().items() if name in found.config_type.model_fields]
+        if owners:
+            raise ValueError(f"{key} belongs to a {' or a '.join(owners)}; drop it for a {kind}")
+
+
+class _Union:
+    """The JSON schema of any registered config, told apart by `kind`."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schemas = [found.config_type.model_json_schema() for found in architectures().values()]
+        return {"oneOf": schemas, "discriminator": {"propertyName": "kind"}}
+
+
+AnyMatcherConfig = Annotated[SerializeAsAny[MatcherConfig], WrapValidator(_of_its_kind), _Union]
