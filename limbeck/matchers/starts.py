@@ -43,7 +43,8 @@ def start_of(spec: MatcherSpec, side: str | None = None) -> MatcherSpec:
         raise LimbeckError(f"{spec.start}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
     routes = read_settings(folder / "router_config.json").get("structure")
     if routes is None:
-        return spec
+        place = next((place for kind, place in parts(folder) if kind == "Transformer"), folder)
+        return spec.model_copy(update={"start": str(place)})
     if side is None or side not in routes:
         first = folder / next(iter(routes.values()))[0]
         raise LimbeckError(f"{spec.start}: has a tower for each side; set separate: true, or start from {first}")
