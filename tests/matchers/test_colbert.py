@@ -159,9 +159,9 @@ def test_maxsim_belongs_to_a_colbert():
         MatcherSpec(similarity="maxsim")
 
 
-def test_encode_wants_a_list(tiny_bert):
-    with pytest.raises(LimbeckError, match="put it in a list"):
-        build(spec(tiny_bert)).encode_query("one text")
+def test_one_text_gives_its_token_vectors(tiny_bert):
+    matcher = build(spec(tiny_bert))
+    assert np.array_equal(matcher.encode_query("one text"), matcher.encode_query(["one text"]).vectors)
 
 
 def test_nothing_encoded_is_nothing(tiny_bert):
