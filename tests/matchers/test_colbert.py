@@ -11,7 +11,6 @@ import pytest
 import torch
 from sentence_transformers import MultiVectorEncoder
 
-from limbeck.errors import LimbeckError
 from limbeck.matchers import ColBERT, DualEncoder, MatcherSpec, build, load
 from limbeck.matchers.base import TextBatch
 from limbeck.search.build import _tokenizer
