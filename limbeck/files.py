@@ -306,7 +306,7 @@ def require_writable(output: str | Path | None) -> None:
 def _target(path: Path) -> Path:
     """What a path leads to; a symbolic link stays, and what it points to is replaced."""
     target = Path(os.path.realpath(path))
-    if target.is_symlink():
+    if os.path.islink(target):
         raise bad_input(path, "is a symbolic link that leads in a circle", "remove it, or name another place")
     return target
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+PRECISIONS = ("float32", "float16", "int8")  # as in `limbeck.stores.precision`, which imports more
+
 
 def require_data(*sources: str | Path | None) -> None:
     """Every name of a data set leads somewhere."""
@@ -75,9 +77,9 @@ def require_run(folder: str | Path) -> None:
     read_run(folder)
 
 
-def require_choice(option: str, value: str, known: Sequence[str]) -> None:
-    """An option has one of the values that it may have."""
-    from limbeck.errors import LimbeckError, did_you_mean
+def require_precision(dtype: str) -> None:
+    """Vectors can be stored that way."""
+    from limbeck.errors import LimbeckError
 
-    if value not in known:
-        raise LimbeckError(f"{option} {value!r}: is not known; {did_you_mean(value, list(known))}")
+    if dtype not in PRECISIONS:
+        raise LimbeckError(f"--dtype: cannot store vectors as {dtype!r}; choose one of {', '.join(PRECISIONS)}")

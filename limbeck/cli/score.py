@@ -50,11 +50,11 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Score pairs: each distinct text is encoded once, then a pair costs the head alone."""
-        from limbeck.cli.early import require_choice, require_data, require_model
+        from limbeck.cli.early import require_data, require_model, require_precision
 
         require_model(model)
         require_data(pairs, left, right)
-        require_choice("--dtype", dtype, ("float32", "float16", "int8"))
+        require_precision(dtype)
         from limbeck.cli.console import reporter
         from limbeck.progress import reporting
         from limbeck.scoring.job import score_pairs

@@ -12,15 +12,17 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
+import torch
+import torch.distributed as dist
 from sentence_transformers.base.modules import Transformer
 from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
+from limbeck.matchers.base import TextBatch
 from limbeck.matchers.folder_checks import check_folder
 from limbeck.matchers.names import local_folder
 from limbeck.matchers.quiet import quiet
-from limbeck.progress import reporting
 
 Report = tuple[PreTrainedModel, dict[str, Any]]
 Made = TypeVar("Made", bound=nn.Module)
@@ -43,10 +45,16 @@ def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Ma
     return made
 
 
+@torch.inference_mode()
 def _try_out(matcher: Any) -> None:
-    """Score one pair: modules that do not fit together load well, and fail in the middle of a user's work."""
-    with reporting(None):
-        matcher.score([("a",) * getattr(matcher, "texts", 2)])
+    """Score one pair: modules that do not fit together load well, and fail in the middle of a user's work.
+
+    Among several processes, which would wait for each other here, a model is one that was tried before.
+    """
+    if dist.is_available() and dist.is_initialized():
+        return
+    others = ("a",) * (getattr(matcher, "texts", 2) - 1)
+    matcher.eval()(matcher.prepare(TextBatch(["a"], [others], None)))
 
 
 @contextmanager

@@ -44,7 +44,8 @@ def start_of(config: Config, side: str | None = None) -> Config:
         raise LimbeckError(f"{config.init_from}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
     routes = read_settings(folder / "router_config.json").get("structure")
     if routes is None:
-        return config
+        place = next((place for kind, place in parts(folder) if kind == "Transformer"), folder)
+        return config.model_copy(update={"init_from": str(place)})
     if side is None or side not in routes:
         first = folder / next(iter(routes.values()))[0]
         raise LimbeckError(f"{config.init_from}: has a tower for each side; set untied: true, or start from {first}")

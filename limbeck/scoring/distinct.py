@@ -70,8 +70,10 @@ class DistinctTexts:
     def close(self) -> None:
         """Finish the file."""
         self._runs.clear()
-        self._writer.close()
-        self._handle.close()
+        try:
+            self._writer.close()
+        finally:
+            self._handle.close()
 
 
 def open_distinct(file: Path) -> Texts:

@@ -31,10 +31,10 @@ def write_inline(path: Path, folder: Path) -> tuple[list[str], list[str]]:
     naming: list[str] = []
     there: list[str] = []
 
-    def rows() -> Iterator[np.ndarray]:
+    def rows(stack: ExitStack) -> Iterator[np.ndarray]:
         records = read_records(path)
-        with progress("Reading pairs") as advance, ExitStack() as stack:
-            known: list[DistinctTexts] = []
+        known: list[DistinctTexts] = []
+        with progress("Reading pairs") as advance:
             while block := list(islice(records, _ROWS)):
                 if not known:
                     first = _texts(path, *block[0], 0)
@@ -47,7 +47,8 @@ def write_inline(path: Path, folder: Path) -> tuple[list[str], list[str]]:
                 yield np.stack(columns, axis=1).astype(np.int32)
                 advance(len(block))
 
-    write_pieces(folder / "rows.npy", rows())
+    with ExitStack() as stack:  # not in the generator: whoever abandons it does not hear that a file cannot be closed
+        write_pieces(folder / "rows.npy", rows(stack))
     if not naming:
         raise bad_input(path, "holds no pairs", REMEDY)
     return naming, there

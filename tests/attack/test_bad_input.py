@@ -172,7 +172,7 @@ INPUTS = [
 ]
 # What is no mistake: a list of ids to delete may be empty, and a run may have measured nothing.
 FINE = {
-    "index --delete {bad} --out {index}": ("empty", "blank"),
+    "index --delete {bad} --out {index}": ("empty", "blank", "surrogate.jsonl"),  # its id is a good one
     "report {bad}": ("all-surrogate", "all-wrong-types"),
 }
 

@@ -142,11 +142,12 @@ def test_killed_at_any_point_a_command_ends_as_if_nobody_had(verb: str, t5: str,
         if number < PROCESSES:
             kill_and_finish(*how, "--out", out, within=2 * seconds, chance=chance)
         else:
-            hits += kill_forked_and_finish(*how, "--out", out, within=seconds, chance=chance)
+            hit = kill_forked_and_finish(*how, "--out", out, within=seconds, chance=chance)
+            hits, seconds = hits + hit, seconds if hit else 0.7 * seconds  # too late: the first run was slower
         assert content(out) == content(tmp_path / "whole")
         finish_forked(*how, "--out", out)  # once more: its own finished folder
         assert content(out) == content(tmp_path / "whole")
         shutil.rmtree(out)
     assert not [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")]
     print(f"{verb}: {ROUNDS} rounds, {hits} kills hit the work, all ended the same")
-    assert hits >= ROUNDS // 4  # a busy machine makes an undisturbed run look longer than it is
+    assert hits >= ROUNDS // 4

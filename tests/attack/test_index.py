@@ -168,7 +168,8 @@ def test_killed_at_any_point_an_index_ends_as_if_nobody_had(change: str, place: 
         if number < PROCESSES:
             kill_and_finish(*arguments(out), within=2 * seconds, chance=chance)
         else:
-            hits += kill_forked_and_finish(*arguments(out), within=seconds, chance=chance)
+            hit = kill_forked_and_finish(*arguments(out), within=seconds, chance=chance)
+            hits, seconds = hits + hit, seconds if hit else 0.7 * seconds  # too late: the first run was slower
         killed = SearchIndex.open(out)
         killed.verify()
         assert answers(killed) == answers(whole) and len(killed) == len(whole)
@@ -176,7 +177,7 @@ def test_killed_at_any_point_an_index_ends_as_if_nobody_had(change: str, place: 
         assert killed.manifest.deleted == whole.manifest.deleted
         assert len(killed.manifest.segments) == len(whole.manifest.segments)
     print(f"{change}: {ROUNDS} rounds, {hits} kills hit the work, all ended the same")
-    assert hits >= ROUNDS // 4  # a busy machine makes an undisturbed run look longer than it is
+    assert hits >= ROUNDS // 4
 
 
 WRITER = """

@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.base import TextBatch
+from limbeck.matchers.file_manifest import MANIFEST
 from tests.matchers.test_colbert import stanford_folder
 from tests.matchers.test_folders import CROSS, DOCUMENTS, DUAL, PAIRS, QUERIES, disturb, same
 
@@ -112,3 +113,20 @@ def test_a_tct_start_is_read_as_it_was_trained(tiny_bert, tmp_path):
 def test_a_dipair_remembers_the_name_of_its_start(tiny_bert, tmp_path):
     build(spec(tiny_bert, kind="dipair")).save_pretrained(tmp_path)
     assert json.loads((tmp_path / "limbeck.json").read_text())["spec"]["start"] == tiny_bert
+
+
+def test_a_transformer_in_a_folder_of_its_own_is_found(tiny_bert, tmp_path):
+    """As older versions of sentence-transformers laid a model out."""
+    first = disturb(build(spec(tiny_bert, dim=8)))
+    first.save_pretrained(tmp_path)
+    entries = json.loads((tmp_path / "modules.json").read_text())
+    entries[0]["path"] = "0_Transformer"
+    (tmp_path / "0_Transformer").mkdir()
+    for name in ("config.json", "model.safetensors", "sentence_bert_config.json"):
+        (tmp_path / name).rename(tmp_path / "0_Transformer" / name)
+    for file in tmp_path.glob("tokenizer*"):
+        file.rename(tmp_path / "0_Transformer" / file.name)
+    (tmp_path / "modules.json").write_text(json.dumps(entries))
+    (tmp_path / MANIFEST).unlink()
+    assert same(load(tmp_path).score(PAIRS), first.score(PAIRS))
+    assert same(build(spec(tmp_path)).score(PAIRS), first.score(PAIRS))

@@ -15,6 +15,7 @@ from limbeck.scoring import job as job_module
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.parts import is_whole
+from limbeck.scoring.worker import Worker
 from tests.scoring.test_job import ONE, listed, model, result, sides_of, texts, write_ids  # noqa: F401
 
 
@@ -127,3 +128,13 @@ def test_what_killed_processes_were_writing_is_removed(model, texts, listed, tmp
         file.write_bytes(b"half")
     score_pairs(*ask, **sides_of(tmp_path))
     assert not any(file.exists() for file in remains)
+
+
+@pytest.mark.parametrize("name", ["head.safetensors", "head.json"])
+def test_a_worker_refuses_a_head_with_a_flipped_bit(model, texts, listed, tmp_path, name):  # noqa: F811
+    """A weight that is a little off would load, and score."""
+    score_pairs(model, write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out", ONE, **sides_of(tmp_path))
+    file = tmp_path / "out" / "_job" / "head" / name
+    flip(file, file.stat().st_size - 3)
+    with pytest.raises(LimbeckError, match=f"head: is damaged .{name}: .*; run the same command again"):
+        Worker(tmp_path / "out")
