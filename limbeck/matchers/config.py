@@ -6,6 +6,7 @@ recipe may name any registered kind, those of other packages included.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
@@ -85,7 +86,9 @@ class MatcherConfig(BaseModel):
         if not isinstance(given, dict):
             return given
         named: dict[str, Any] = {str(RENAMED.get(key, key)): value for key, value in given.items()}
-        return {key: value for key, value in named.items() if key in cls.model_fields or not _ignored(key, value)}
+        kept = {key: value for key, value in named.items() if key in cls.model_fields or not _ignored(key, value)}
+        _refuse_keys_of_other_kinds(cls, kept.keys() - cls.model_fields.keys())
+        return kept
 
     @field_validator("layers", mode="before")
     @classmethod
@@ -170,19 +173,16 @@ def _of_its_kind(given: Any, _: Any) -> MatcherConfig:
         config = architecture_of(kind).config_type
     except LimbeckError as error:
         raise ValueError(str(error)) from error
-    _refuse_keys_of_other_kinds(config, kind, given)
     return config.model_validate({"kind": kind, **given})
 
 
-def _refuse_keys_of_other_kinds(config: type[MatcherConfig], kind: str, given: dict[str, Any]) -> None:
+def _refuse_keys_of_other_kinds(config: type[MatcherConfig], keys: Iterable[str]) -> None:
     """A key that another kind has is not unknown: say whose it is."""
-    for key, value in given.items():
-        name = RENAMED.get(key, key)
-        if name in config.model_fields or _ignored(name, value):
-            continue
-        owners = [other for other, found in architectures().items() if name in found.config_type.model_fields]
+    for key in keys:
+        owners = [kind for kind, found in architectures().items() if key in found.config_type.model_fields]
         if owners:
-            raise ValueError(f"{key} belongs to a {' or a '.join(owners)}; drop it for a {kind}")
+            own = config.model_fields["kind"].get_default()
+            raise ValueError(f"{key} belongs to a {' or a '.join(owners)}; drop it for a {own}")
 
 
 class _Union:

@@ -201,7 +201,7 @@ def test_a_text_shorter_than_its_slots_is_masked_in_the_head(tiny_bert):
     ("options", "line"),
     [
         ({"head": "transformer+cosine", "tokens": (2, 2, 2)}, "transformer.cosine is of two texts and gives one score"),
-        ({"tokens": (4,)}, "tokens: give one number for each text, at least two"),
+        ({"tokens": (4,)}, "give one number for each text, at least two"),
         ({"tokens": (4, 0)}, "each at least 1"),
         ({"tokens": [4, 9, 8], "document_length": 8}, "tokens: 9 is more than document_length .8. leaves"),
         ({"tokens": [9, 8], "query_length": 8}, "tokens: 9 is more than query_length .8. leaves"),

@@ -54,8 +54,8 @@ def test_a_projection_is_kept_where_the_description_has_none(tiny_bert, tmp_path
         ({"dim": 8}, {"dim": 16}, r"has learnt Dense\(32, 8\) after its transformer, and not Dense\(32, 16\)"),
         ({"dim": 8}, {"layer_norm": True}, r"has learnt Dense\(32, 8\).*and not LayerNorm\(32\)"),
         ({"scale": 20.0}, {"dim": 32}, r"has learnt Normalize, Dense\(32, 32\).*and not Dense\(32, 32\)"),
-        ({"separate": True}, {}, "has a tower for each side; set separate: true, or start from .*query_0_Transformer"),
-        ({"separate": True}, {"kind": "cross_encoder"}, "has a tower for each side"),
+        ({"untied": True}, {}, "has a tower for each side; set untied: true, or start from .*query_0_Transformer"),
+        ({"untied": True}, {"kind": "cross_encoder"}, "has a tower for each side"),
         ({"kind": "colbert", "dim": 8}, {"kind": "colbert", "dim": 16}, r"Dense\(32, 8\).*not Dense\(32, 16\)"),
         ({"kind": "dipair"}, {}, "a dipair cannot be a start; take its encoder: .*encoder-0"),
         ({"kind": "dipair"}, {"kind": "dipair"}, "a dipair cannot be a start"),
@@ -105,14 +105,14 @@ def test_a_tct_start_is_read_as_it_was_trained(tiny_bert, tmp_path):
     assert same(again.score(PAIRS), teacher.score(PAIRS))
     batch = again.eval()(again.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores
     assert same(batch.detach().numpy().reshape(-1), teacher.score(PAIRS))
-    for options in ({"dim": 8}, {"similarity": "cosine"}, {"separate": True}, {"prompts": {"query": "q"}}):
+    for options in ({"dim": 8}, {"similarity": "cosine"}, {"untied": True}, {"prompts": {"query": "q"}}):
         with pytest.raises(LimbeckError, match=f"{next(iter(options))} does not go with that"):
             build(matcher_config(start=str(folder), **lengths, **options))
 
 
 def test_a_dipair_remembers_the_name_of_its_start(tiny_bert, tmp_path):
     build(spec(tiny_bert, kind="dipair")).save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "limbeck.json").read_text())["spec"]["start"] == tiny_bert
+    assert json.loads((tmp_path / "limbeck.json").read_text())["config"]["init_from"] == tiny_bert
 
 
 def test_a_transformer_in_a_folder_of_its_own_is_found(tiny_bert, tmp_path):
