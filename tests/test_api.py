@@ -29,7 +29,7 @@ def test_one_text_gives_one_vector(tiny_bert, kind):
         one, many = encode("copy a file"), next(iter(encode(["copy a file"])))
         np.testing.assert_array_equal(one, many)
     for wrong in ([1, 2], ["a", None], None, 7):
-        with pytest.raises(LimbeckError, match="encode_query"):
+        with pytest.raises(LimbeckError, match="encode"):
             matcher.encode_query(wrong)
 
 

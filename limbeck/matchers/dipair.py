@@ -122,7 +122,7 @@ class DiPair(EncodingMatcher):
 
     def __init__(self, config: Any, encoders: Sequence[Transformer]) -> None:
         super().__init__()
-        self.config = config
+        self.settings = config
         self.encoders = nn.ModuleList(encoders)  # one for all texts, or one for each position
         width = int(encoders[0].get_embedding_dimension())
         dim = self._dim or width
@@ -138,11 +138,11 @@ class DiPair(EncodingMatcher):
     @property
     def _dim(self) -> int | None:
         """The size of a projection; None where there is none."""
-        return self.config.dim
+        return self.settings.dim
 
     def _make_head(self, dim: int) -> Interaction:
         """What reads the kept vectors, of `dim` numbers each."""
-        config = self.config
+        config = self.settings
         if config.head == "cosine":
             return CosineHead()
         if config.head == "ffnn":
@@ -170,18 +170,18 @@ class DiPair(EncodingMatcher):
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
         """What a text keeps of its tokens' states."""
-        return _take(states, mask, self.config.tokens[position], self.config.take == "last")
+        return _take(states, mask, self.settings.tokens[position], self.settings.take == "last")
 
     @property
     def interaction(self) -> Interaction:
         return self.head
 
     def encoding(self, position: int) -> Encoding:
-        return Encoding(self.dim, self.config.tokens[position])
+        return Encoding(self.dim, self.settings.tokens[position])
 
     @property
     def texts(self) -> int:
-        return len(self.config.tokens)
+        return len(self.settings.tokens)
 
     def columns(self, pairs: Sequence[tuple[str, ...]]) -> list[list[str]]:
         return [[pair[0] for pair in pairs], *self.parts([pair[1:] for pair in pairs])]
@@ -209,9 +209,9 @@ class DiPair(EncodingMatcher):
     def _alike(self) -> list[list[int]]:
         """Positions in groups: where the same text has the same outputs, it is encoded once for all of them."""
         groups: dict[tuple[int, ...], list[int]] = {}
-        for position, slots in enumerate(self.config.tokens):
+        for position, slots in enumerate(self.settings.tokens):
             own = position if len(self.encoders) > 1 or self.encoded is not None else 0
-            length = self.config.document_length if position else self.config.query_length
+            length = self.settings.document_length if position else self.settings.query_length
             groups.setdefault((own, length, slots), []).append(position)
         return list(groups.values())
 
@@ -248,7 +248,7 @@ class DiPair(EncodingMatcher):
         if isinstance(texts, Tensor):
             return texts
         if not texts.passes:
-            return torch.zeros(0, self.config.tokens[position], self.width, device=self.device)
+            return torch.zeros(0, self.settings.tokens[position], self.width, device=self.device)
         return run_chunks(texts, lambda features: self._run(features, position), recompute)
 
     def _run(self, features: Features, position: int) -> Tensor:
@@ -279,7 +279,7 @@ class DiPair(EncodingMatcher):
         def run(features: Features) -> Tensor:
             return self._run(features, position)
 
-        empty = torch.zeros(0, self.config.tokens[position], self.width)
+        empty = torch.zeros(0, self.settings.tokens[position], self.width)
         return torch.cat([empty, *inferred(self, texts, prepare, run, "Encoding texts")]).numpy()
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
@@ -291,7 +291,7 @@ class DiPair(EncodingMatcher):
             starts = range(0, len(kept), BLOCK)
             some = (torch.from_numpy(kept[start : start + BLOCK]).to(self.device) for start in starts)
             blocks = [self.project(block, position).vectors.cpu().numpy() for block in some]
-        return np.concatenate([np.zeros((0, self.config.tokens[position], self.dim), np.float32), *blocks])
+        return np.concatenate([np.zeros((0, self.settings.tokens[position], self.dim), np.float32), *blocks])
 
     @property
     def reads_stored_outputs(self) -> bool:
@@ -300,11 +300,11 @@ class DiPair(EncodingMatcher):
     def encoder_outputs(self, position: int) -> tuple[Encoding, dict[str, Any]] | None:
         if not self.outputs_are_the_encoders:
             return None
-        slots = self.config.tokens[position]
-        own = {key: value for key, value in self.config.flat().items() if key not in OF_THE_HEAD}
+        slots = self.settings.tokens[position]
+        own = {key: value for key, value in self.settings.flat().items() if key not in OF_THE_HEAD}
         key = {
             "weights": weights_digest(self.encoder(position)),
-            "configuration": self.configuration() | {"spec": own},
+            "configuration": self.settingsuration() | {"spec": own},
             "position": position,
             "tokens": slots,
         }
@@ -316,17 +316,17 @@ class DiPair(EncodingMatcher):
     def shorten(self, query: int, document: int) -> None:
         """Read fewer tokens of each text."""
         fewer = {
-            "query_length": min(self.config.query_length, query),
-            "document_length": min(self.config.document_length, document),
+            "query_length": min(self.settings.query_length, query),
+            "document_length": min(self.settings.document_length, document),
         }
-        self.config = self.config.model_copy(update=fewer)
+        self.settings = self.settings.model_copy(update=fewer)
 
     # -- on disk -------------------------------------------------------------------------------------------------
 
     def configuration(self) -> dict[str, Any]:
         return {
             "version": CODE_VERSION,
-            "spec": {key: value for key, value in self.config.flat().items() if key not in NOT_IN_SCORES},
+            "spec": {key: value for key, value in self.settings.flat().items() if key not in NOT_IN_SCORES},
             "transformers": [config_digest(encoder.config) for encoder in self.encoders],
             "tokenisers": [tokeniser_digest(encoder.tokenizer) for encoder in self.encoders],
         }
@@ -338,7 +338,7 @@ class DiPair(EncodingMatcher):
                 self.encoder(number).save(str(folder / f"encoder-{number}"))
             rest = {name: value for name, value in self.state_dict().items() if not name.startswith("encoders.")}
             save_file({name: value.detach().cpu().contiguous() for name, value in rest.items()}, folder / HEAD)
-            config = self.config.model_dump(mode="json")
+            config = self.settings.model_dump(mode="json")
             write_json(folder / CONFIG, {"kind": self.kind, "format": FORMAT, "config": config})
             write_manifest(folder)
 

@@ -52,9 +52,9 @@ class PolyEncoder(DiPair):
         return PolyAttention(dim)
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
-        if self.config.tokens[position] > 1:
+        if self.settings.tokens[position] > 1:
             return self.codes(states, mask)
-        if self.config.pooling == "cls":
+        if self.settings.pooling == "cls":
             return states[:, :1]
         counts = mask.unsqueeze(-1).to(states.dtype)
         return (states * counts).sum(dim=1, keepdim=True) / counts.sum(dim=1, keepdim=True).clamp(min=1)

@@ -18,21 +18,11 @@ from limbeck.training.stored_outputs import Output, StoredOutputs
 
 @contextmanager
 def frozen_outputs(matcher: Matcher, stage: Stage, lists: TrainingLists, folder: Path) -> Iterator[None]:
-    """Let a matcher whose encoder a stage freezes read its outputs from `folder` inside the block.
-
-    Students that start from the same encoder find the same outputs, whatever their heads and seeds.
-    """
-    described = [matcher.encoder_outputs(position) for position in range(matcher.texts)]
-    if "encoder" not in stage.freeze or not encodes_apart(matcher) or None in described:
+    """Let a matcher whose encoder a stage freezes read its outputs from `folder` inside the block."""
+    outputs = encoder_outputs(matcher, folder, stage.bf16) if "encoder" in stage.freeze else None
+    if outputs is None or not encodes_apart(matcher):
         yield
         return
-
-    def compute(texts: list[str], position: int) -> np.ndarray:
-        with in_bf16(matcher, stage.bf16):
-            return matcher.keep(texts, position)
-
-    bf16 = {"bf16": True} if stage.bf16 else {}
-    outputs = StoredOutputs([Output(one[0], one[1] | bf16) for one in described if one is not None], compute, folder)
     queries, documents = lists.everything()
     outputs.add_all([queries, *documents_by_position(matcher, documents)])
     matcher.read_outputs_from(outputs)
@@ -40,6 +30,23 @@ def frozen_outputs(matcher: Matcher, stage: Stage, lists: TrainingLists, folder:
         yield
     finally:
         matcher.read_outputs_from(None)
+
+
+def encoder_outputs(matcher: Matcher, folder: Path, bf16: bool = False) -> StoredOutputs | None:
+    """What a matcher's encoder leaves of texts, in `folder`; None where that cannot be stored.
+
+    Students that start from the same encoder find the same outputs, whatever their heads and seeds.
+    """
+    described = [found for position in range(matcher.texts) if (found := matcher.encoder_outputs(position)) is not None]
+    if len(described) < matcher.texts:
+        return None
+
+    def compute(texts: list[str], position: int) -> np.ndarray:
+        with in_bf16(matcher, bf16):
+            return matcher.keep(texts, position)
+
+    marked = {"bf16": True} if bf16 else {}
+    return StoredOutputs([Output(encoding, key | marked) for encoding, key in described], compute, folder)
 
 
 def documents_by_position(matcher: EncodingMatcher, documents: Sequence[Document]) -> list[list[str]]:

@@ -144,13 +144,25 @@ def parse_recipe(
 
 def renamed(values: Any, place: str | None = None) -> Any:
     """A recipe with the names that keys have now; with a `place` to name, old ones get a line each."""
-    if isinstance(values, list):
-        return [renamed(part, place) for part in values]
-    if not isinstance(values, dict):
-        return values
-    for old in sorted(set(values) & set(RENAMED)) if place is not None else ():
+    found: set[str] = set()
+    values = _renamed(values, found, {})
+    for old in sorted(found) if place is not None else ():
         say(f"{place}: {old} is called {RENAMED[old]} now; the old name still works")
-    return {RENAMED.get(key, key): renamed(part, place) for key, part in values.items()}
+    return values
+
+
+def _renamed(value: Any, found: set[str], known: dict[int, Any]) -> Any:
+    """`known` has what aliases share: each part is renamed once."""
+    if not isinstance(value, dict | list) or id(value) in known:
+        return known.get(id(value), value)
+    if isinstance(value, list):
+        known[id(value)] = copy = []
+        copy += [_renamed(part, found, known) for part in value]
+        return copy
+    found |= value.keys() & RENAMED.keys()
+    known[id(value)] = mapping = {}
+    mapping |= {RENAMED.get(key, key): _renamed(part, found, known) for key, part in value.items()}
+    return mapping
 
 
 def _refuse_nul(value: Any, place: str, seen: set[int]) -> None:

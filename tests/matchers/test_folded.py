@@ -41,7 +41,7 @@ def test_folding_changes_no_score(tiny_bert, options):
             parameter.add_(torch.randn_like(parameter) * 0.2)  # biases and norms that are not at their start
     generator = torch.Generator().manual_seed(2)
     vectors, rows = [], []
-    for slots in matcher.config.tokens:
+    for slots in matcher.settings.tokens:
         some = torch.randn(9, slots, matcher.dim, generator=generator)
         short = torch.rand(9, slots, generator=generator) < 0.3
         short[:, 0] = False

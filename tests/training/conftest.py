@@ -34,7 +34,7 @@ def beir(tmp_path: Path) -> Path:
 @pytest.fixture
 def recipe(beir: Path, tiny_bert: str) -> dict:
     """A whole run in a second or two: a teacher is trained, then distilled."""
-    lengths = {"start": tiny_bert, "query_length": 8, "document_length": 16}
+    lengths = {"init_from": tiny_bert, "query_length": 8, "document_length": 16}
     return {
         "name": "tiny",
         "data": {"source": str(beir)},

@@ -165,10 +165,10 @@ def test_a_variant_is_another_student_with_what_all_students_have(recipe, tmp_pa
     mine, longer, cross = cells(load_recipe(recipe), [parse_axis(f"variant={','.join(names)}")])
     assert [cell.name for cell in (mine, longer, cross)] == ["mine", "longer", "cross-small"]
     student = mine.recipe.student
-    assert (student.kind, student.layers, student.document_length, student.scale) == ("dipair", 2, 9, None)
+    assert (student.kind, student.layers, student.document_length) == ("dipair", 2, 9)
     assert mine.recipe.stages == load_recipe(recipe).stages
     assert longer.recipe.student == load_recipe(recipe).student and longer.recipe.stages[0].steps == 7
-    assert cross.recipe.student.kind == "cross_encoder" and cross.recipe.student.start == student.start
+    assert cross.recipe.student.kind == "cross_encoder" and cross.recipe.student.init_from == student.init_from
 
 
 @pytest.mark.parametrize("name", variants())

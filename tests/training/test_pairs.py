@@ -114,7 +114,7 @@ def encoded(monkeypatch):
     plain = DiPair.keep
 
     def watching(self, texts, position, batch_size=64):
-        seen.extend((position, self.config.tokens[position], text) for text in texts)
+        seen.extend((position, self.settings.tokens[position], text) for text in texts)
         return plain(self, texts, position, batch_size)
 
     monkeypatch.setattr(DiPair, "keep", watching)
@@ -171,13 +171,13 @@ def test_measuring_in_bfloat16_is_refused_for_pairs(recipe, tmp_path):
 
 def test_a_frozen_encoder_computes_in_bfloat16_where_its_stage_does(recipe, tmp_path):
     from limbeck.matchers import build, matcher_config
-    from limbeck.training.frozen import FrozenOutputs
+    from limbeck.training.frozen import encoder_outputs
 
     matcher = build(matcher_config(**recipe["student"]))
-    exact, half = (FrozenOutputs(matcher, tmp_path, bf16)(["copy a file", "sort"], 0) for bf16 in (False, True))
+    exact, half = (encoder_outputs(matcher, tmp_path, bf16)(["copy a file", "sort"], 0) for bf16 in (False, True))
     assert not np.array_equal(exact, half)
     assert np.allclose(exact, half, atol=0.1)
-    assert np.array_equal(FrozenOutputs(matcher, tmp_path)(["sort", "copy a file"], 0), exact[::-1])
+    assert np.array_equal(encoder_outputs(matcher, tmp_path)(["sort", "copy a file"], 0), exact[::-1])
 
 
 def test_unlabelled_pairs_are_distilled_and_pairs_of_dev_and_test_never_trained_on(recipe, pairs, tmp_path):
@@ -351,7 +351,7 @@ def test_a_stage_with_pairs_together_goes_through_them_in_that_order(recipe, tmp
 
 def test_a_ranking_has_no_pairs_to_put_together(recipe, beir, tmp_path):
     stage = {"objectives": ["one_hot"], "steps": 1, "together": True}
-    with pytest.raises(LimbeckError, match="stages.0.together: is for pair sets"):
+    with pytest.raises(LimbeckError, match="stages.0.group_by_text: is for pair sets"):
         distill({**recipe, "data": {"source": str(beir)}, "teacher": None, "stages": [stage]}, tmp_path / "run")
 
 

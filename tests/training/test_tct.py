@@ -112,8 +112,8 @@ def test_a_cached_teacher_distils_only_what_it_was_asked_about(coupled, tmp_path
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"teacher": {"scores": "x.trec"}}, "student.start: teacher needs a teacher with a model"),
-        ({"teacher": {"model": "a/b", "revision": "main"}}, "student.start: teacher takes no revision"),
+        ({"teacher": {"scores": "x.trec"}}, "student.init_from: teacher needs a teacher with a model"),
+        ({"teacher": {"model": "a/b", "revision": "main"}}, "student.init_from: teacher takes no revision"),
         ({"teacher": {"train": {"start": "teacher"}}}, "a teacher cannot start from itself"),
     ],
 )
@@ -136,5 +136,5 @@ def test_mined_negatives_pass_the_teacher_first(coupled, tmp_path, live):
 def test_a_filter_by_the_teacher_needs_one(coupled):
     recipe = {**coupled, "teacher": None, "student": {"start": "minilm"}}
     recipe["stages"] = [{"objectives": ["one_hot"], "steps": 1, "lists": {"below_positive": 0.0}}]
-    with pytest.raises(LimbeckError, match="below_positive needs a teacher"):
+    with pytest.raises(LimbeckError, match="false_negative_margin needs a teacher"):
         load_recipe(recipe)
