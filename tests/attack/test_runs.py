@@ -58,9 +58,9 @@ def test_distill_survives_kills_and_ends_the_same(recipe_file, tmp_path):
     _, seconds = finish("distill", recipe_file, "--out", tmp_path / "whole")
     chance = random.Random(1)
     hits = kill_and_finish(
-        "distill", recipe_file, "--out", tmp_path / "killed", within=seconds, chance=chance, kills=ROUNDS
+        "distill", recipe_file, "--out", tmp_path / "killed", within=seconds / 2, chance=chance, kills=ROUNDS
     )
-    assert hits >= ROUNDS // 2
+    assert hits >= ROUNDS // 4
     same_results(tmp_path / "whole", tmp_path / "killed")
 
 
@@ -68,8 +68,8 @@ def test_a_sweep_survives_kills_and_ends_the_same(recipe_file, tmp_path):
     arguments = ["sweep", recipe_file, "--over", "stages.0.lr=1e-2,1e-3", "--seeds", 2, "--out"]
     _, seconds = finish(*arguments, tmp_path / "whole")
     chance = random.Random(2)
-    hits = kill_and_finish(*arguments, tmp_path / "killed", within=seconds, chance=chance, kills=ROUNDS)
-    assert hits >= ROUNDS // 2
+    hits = kill_and_finish(*arguments, tmp_path / "killed", within=seconds / 2, chance=chance, kills=ROUNDS)
+    assert hits >= ROUNDS // 4
     same_results(tmp_path / "whole", tmp_path / "killed")
 
 
@@ -78,7 +78,7 @@ def test_annotate_survives_kills_and_scores_nothing_twice(beir, tiny_bert, tmp_p
     build(spec).save_pretrained(tmp_path / "teacher")
     arguments = ["annotate", tmp_path / "teacher", beir, "--split", "all", "--depth", 60, "--out"]
     _, seconds = finish(*arguments, tmp_path / "whole")
-    kill_and_finish(*arguments, tmp_path / "killed", within=seconds, chance=random.Random(3), kills=ROUNDS)
+    kill_and_finish(*arguments, tmp_path / "killed", within=seconds / 2, chance=random.Random(3), kills=ROUNDS)
     whole, killed = (ScoreStore.read(tmp_path / name) for name in ("whole", "killed"))
     assert len(killed) == len(whole) == sum(len(scores) for scores in killed.to_run().values())
     for query, scores in whole.to_run().items():

@@ -10,6 +10,8 @@ import torch
 
 from limbeck.matchers import build, matcher_config
 from limbeck.training.recipe import Stage
+from limbeck.training.recipe_files import load_recipe
+from limbeck.training.session import Session
 from limbeck.training.targets import COSINE_SCALE, poor_targets, scale_cosines, scores_are_cosines
 from tests.training.toy import ToyLists
 
@@ -75,3 +77,12 @@ def test_a_live_teacher_is_asked_for_a_few_lists(tiny_bert):
     teacher = build(matcher_config(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8))
     (line,) = poor_targets(stage("softmax_ce(tau=9)"), ToyLists(), live=teacher)
     assert "nearly uniform" in line
+
+
+def test_a_cosine_teachers_scores_are_scaled_unless_the_recipe_says_no(recipe, tmp_path, tiny_bert):
+    spec = MatcherSpec(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8)
+    build(spec).save_pretrained(tmp_path / "teacher")
+    recipe["teacher"] = {"model": str(tmp_path / "teacher")}
+    assert Session(load_recipe(recipe), tmp_path / "run").standardise is scale_cosines
+    recipe["teacher"]["standardise"] = "none"
+    assert Session(load_recipe(recipe), tmp_path / "run").standardise is None
