@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 
 import pytest
 
 from tests.cli.test_cli import assert_one_line_about
-from tests.cli.test_kill import command, storm
 from tests.search.seq2seq import write_beir, write_t5
 
 
@@ -41,22 +38,3 @@ def test_mistakes_are_one_line(limbeck, t5, tiny_bert, tmp_path):
     limbeck("expand", data, "--model", t5, "--out", out)
     other = limbeck("expand", data, "--model", t5, "--out", out, "--seed", 7)
     assert_one_line_about(other, str(out), "seed is 0 there and 7 here")
-
-
-@pytest.mark.full
-def test_expand_survives_a_storm_of_kills_and_generates_nothing_twice(t5, tmp_path):
-    data = write_beir(tmp_path / "data", documents=1500)
-    arguments = [data, "--model", t5, "--top-k", 5, "--max-length", 12, "--batch-size", 1]
-    began = time.monotonic()
-    subprocess.run(command("expand", *arguments, "--out", tmp_path / "whole"), check=True, capture_output=True)
-    cut = storm(
-        command("expand", *arguments, "--out", tmp_path / "killed"), 6, 0.4 * (time.monotonic() - began), seed=5
-    )
-    assert cut >= 3
-    for name in ("samples.jsonl", "corpus.jsonl", "expansions.jsonl", "queries.jsonl", "qrels/test.tsv"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    ids = [json.loads(line)["_id"] for line in (tmp_path / "killed" / "samples.jsonl").read_text().splitlines()]
-    assert len(ids) == len(set(ids)) == 1500
-    left = {path.name for path in (tmp_path / "killed").iterdir()}
-    assert left == {path.name for path in (tmp_path / "whole").iterdir()}
-    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith((".partial", ".limbeck-replaced"))]

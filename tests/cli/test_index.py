@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from limbeck.matchers import build, matcher_config
-from limbeck.search.index import SearchIndex
 from tests.cli.test_cli import assert_one_line_about
-from tests.cli.test_kill import command, storm
 
 
 @pytest.fixture
@@ -267,26 +265,3 @@ def test_vectors_in_a_milvus_file_are_found_by_the_next_process(models, beir, tm
     taken = run("index", models["other"], beir, "--out", tmp_path / "second", "--store", store)
     assert taken.returncode == 2 and "holds a collection that is not of this index" in taken.stderr
     assert not (tmp_path / "second").exists()
-
-
-@pytest.mark.full
-def test_index_survives_a_storm_of_kills_and_ends_the_same(models, tmp_path):
-    from tests.search.conftest import make_corpus
-
-    lines = [json.dumps({"_id": key, "text": text}) for key, text in make_corpus(6000, longest=40).items()]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    arguments = ["index", models["dual"], tmp_path / "corpus.jsonl", "--kind", "hnsw"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    whole = command(*arguments, "--out", tmp_path / "whole")
-    subprocess.run(whole, check=True, capture_output=True, env=environment)
-    cut = storm(command(*arguments, "--out", tmp_path / "killed"), 6, 12.0, seed=3)
-    assert cut >= 2
-    indexes = [SearchIndex.open(tmp_path / name) for name in ("whole", "killed")]
-    for index in indexes:
-        index.verify()
-    one, two = (
-        [[hit.id for hit in index.search(query).hits] for query in ("copy a file", "sort")] for index in indexes
-    )
-    assert one == two
-    names = [{entry.name for entry in index.path.iterdir()} for index in indexes]
-    assert names[0] == names[1]
