@@ -304,7 +304,7 @@ class DiPair(EncodingMatcher):
         own = {key: value for key, value in self.settings.flat().items() if key not in OF_THE_HEAD}
         key = {
             "weights": weights_digest(self.encoder(position)),
-            "configuration": self.settingsuration() | {"spec": own},
+            "configuration": self.configuration() | {"spec": own},
             "position": position,
             "tokens": slots,
         }

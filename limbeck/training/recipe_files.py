@@ -156,11 +156,13 @@ def _renamed(value: Any, found: set[str], known: dict[int, Any]) -> Any:
     if not isinstance(value, dict | list) or id(value) in known:
         return known.get(id(value), value)
     if isinstance(value, list):
-        known[id(value)] = copy = []
+        copy: list[Any] = []
+        known[id(value)] = copy
         copy += [_renamed(part, found, known) for part in value]
         return copy
     found |= value.keys() & RENAMED.keys()
-    known[id(value)] = mapping = {}
+    mapping: dict[Any, Any] = {}
+    known[id(value)] = mapping
     mapping |= {RENAMED.get(key, key): _renamed(part, found, known) for key, part in value.items()}
     return mapping
 

@@ -253,7 +253,13 @@ def test_vectors_in_a_milvus_file_are_found_by_the_next_process(models, beir, tm
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
     def run(*arguments):
-        return subprocess.run(command(*arguments), capture_output=True, text=True, env=environment, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "limbeck", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
 
     built = run("index", models["dual"], beir, "--out", tmp_path / "index", "--store", store)
     assert built.returncode == 0 and f"in {store}" in built.stdout, built.stderr

@@ -80,7 +80,7 @@ def test_a_live_teacher_is_asked_for_a_few_lists(tiny_bert):
 
 
 def test_a_cosine_teachers_scores_are_scaled_unless_the_recipe_says_no(recipe, tmp_path, tiny_bert):
-    spec = MatcherSpec(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8)
+    spec = matcher_config(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8)
     build(spec).save_pretrained(tmp_path / "teacher")
     recipe["teacher"] = {"model": str(tmp_path / "teacher")}
     assert Session(load_recipe(recipe), tmp_path / "run").standardise is scale_cosines
