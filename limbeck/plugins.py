@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -25,6 +26,15 @@ def load_plugins() -> None:
     for entry in entry_points(group=GROUP):
         _module(entry.value)
     for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        use_plugin(name)
+
+
+def name_plugins(names: Sequence[str]) -> None:
+    """Add plugins to those that this process and its workers load, and load them now."""
+    absolute = [str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names]
+    known = os.environ.get(VARIABLE, "")
+    os.environ[VARIABLE] = os.pathsep.join([*([known] if known else []), *absolute])
+    for name in absolute:
         use_plugin(name)
 
 
@@ -53,4 +63,10 @@ def _file(path: str) -> None:
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except LimbeckError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise bad_input(path, f"fails when it is imported ({reason})", "correct it") from error

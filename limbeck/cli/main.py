@@ -68,7 +68,14 @@ for verb in (
 def limbeck(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+    plugin: list[str] = typer.Option(
+        [], "--plugin", help="A Python file, or a module, with objectives, architectures or analyses of your own."
+    ),
 ) -> None:
+    if plugin:
+        from limbeck.plugins import name_plugins
+
+        name_plugins(plugin)
     if version:
         from limbeck import __version__
 

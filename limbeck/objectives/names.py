@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.objectives.base import LARGEST, OBJECTIVES, Objective, is_number
+from limbeck.plugins import load_plugins
 
 FORM = "write it as in 'mse', '0.1 * one_hot' or 'softmax_ce(tau_teacher=0.25)'"
 WORDS = {"true": True, "false": False, "null": None}
@@ -68,6 +69,8 @@ def _objective(tree: ast.expr, text: str) -> Objective:
         raise LimbeckError(f"objective {text!r} cannot be read; {FORM}")
     if isinstance(tree, ast.Call) and tree.args:
         raise LimbeckError(f"objective {text!r} has an argument without a name; {FORM}")
+    if name.id not in OBJECTIVES:
+        load_plugins()
     kind = OBJECTIVES.get(name.id)
     if kind is None:
         raise LimbeckError(f"unknown objective {name.id!r}; {did_you_mean(name.id, list(OBJECTIVES))}")

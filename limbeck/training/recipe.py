@@ -322,14 +322,16 @@ class EvaluationSpec(Part):
 class Recipe(Part):
     """Everything that decides a run."""
 
-    name: str = "run"
-    description: str = ""
-    data: DataSpec
-    teacher: TeacherSpec | None = None
-    student: AnyMatcherConfig = Field(default_factory=matcher_config)
-    stages: list[Stage] = Field(min_length=1)
-    evaluation: EvaluationSpec = EvaluationSpec()
-    seed: int = Field(0, ge=0, lt=2**31)
+    name: str = Field("run", description="the run's directory is runs/NAME unless --out says otherwise")
+    description: str = Field("", description="one line for `limbeck recipes`")
+    data: DataSpec = Field(description="which texts")
+    teacher: TeacherSpec | None = Field(
+        None, description="who teaches; a name alone is a model, or a run whose teacher is used again"
+    )
+    student: AnyMatcherConfig = Field(default_factory=matcher_config, description="what is trained")
+    stages: list[Stage] = Field(min_length=1, description="how it is trained, one stage after the other")
+    evaluation: EvaluationSpec = Field(EvaluationSpec(), description="how the result is measured")
+    seed: int = Field(0, ge=0, lt=2**31, description="of everything that is drawn; parts may have one of their own")
 
     @field_validator("name")
     @classmethod

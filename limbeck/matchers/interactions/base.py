@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.matchers.encoding import Encoded
+from limbeck.plugins import load_plugins
 
 Prepared = tuple[Tensor, ...]  # what is known of texts at one position: tensors with one row for each text
 Search = Literal["inner_product", "maxsim"]
@@ -78,6 +79,8 @@ def interaction(kind: Kind) -> Kind:
 
 def interaction_named(name: str, arguments: dict[str, Any]) -> Interaction:
     """Build a registered interaction; its weights are new."""
+    if name not in INTERACTIONS:
+        load_plugins()
     if name not in INTERACTIONS:
         raise LimbeckError(f"unknown interaction {name!r}; {did_you_mean(name, list(INTERACTIONS))}")
     return INTERACTIONS[name](**arguments)
