@@ -20,7 +20,7 @@ import torch
 from limbeck.data.pydocs import load_pydocs
 from limbeck.matchers import build, matcher_config
 from limbeck.matchers.base import TextBatch
-from limbeck.matchers.half import in_bf16
+from limbeck.matchers.bf16 import in_bf16
 
 LENGTHS = (24, 64)
 PAIRS = 256

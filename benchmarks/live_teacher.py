@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.alone import alone, peak_mb
+from benchmarks.fresh_process import alone, peak_mb
 from limbeck.matchers import build
 from limbeck.matchers.interactions import MaxSim, TokenVectors
 from limbeck.signals import Signals

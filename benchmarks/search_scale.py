@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.alone import alone, peak_mb
+from benchmarks.fresh_process import alone, peak_mb
 from limbeck.data import load_beir
 from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts

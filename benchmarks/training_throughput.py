@@ -10,7 +10,7 @@ one merged forward pass, which its losses do by themselves; a length for each si
 It has no sampler by length (its trainer passes over `train_sampling_strategy`), so its batches come through its hook
 for custom batch samplers, and are limbeck's. What limbeck does otherwise: it encodes each distinct document of a batch
 once, in chunks of similar length, looks into the token table once a step, and draws fewer random numbers for dropout
-(`limbeck/training/faster.py`).
+(`limbeck/training/cpu_speedups.py`).
 
     python -m benchmarks.training_throughput                 # two losses x three lengths x two kinds of text
     python -m benchmarks.training_throughput --quality 120   # nDCG@10 on dev after 120 seconds of training each

@@ -66,7 +66,7 @@ def register(app: typer.Typer) -> None:
         refuse_overwriting(run, model, data, against, candidates)
         require_writable(run)
         from limbeck.cli.console import err, reporter
-        from limbeck.evaluation.command import run_evaluation
+        from limbeck.evaluation.evaluate import run_evaluation
         from limbeck.evaluation.request import Request
         from limbeck.printable import json_text
         from limbeck.progress import reporting

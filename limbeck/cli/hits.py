@@ -9,8 +9,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from limbeck.search.analyzer import Words
     from limbeck.search.results import Hit, Part, Results
-    from limbeck.search.words import Words
 
 
 def print_results(console: Console, results: Results, words: Words, explain: bool) -> None:

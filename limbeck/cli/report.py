@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         if add or set_:
             from limbeck.cli.console import reporter
             from limbeck.progress import reporting
-            from limbeck.training.look_again import add_analyses
+            from limbeck.training.add_analyses import add_analyses
 
             with reporting(reporter()):
                 add_analyses(run_dir, add, set_)

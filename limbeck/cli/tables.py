@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.report.words import share
+from limbeck.report.formatting import share
 
 if TYPE_CHECKING:
     from limbeck.evaluation.search_speed import SearchTimings

@@ -16,8 +16,8 @@ from limbeck.data.lines import bare_suffix, plain_or_gz
 from limbeck.data.msmarco import is_msmarco, load_msmarco
 from limbeck.data.pairs import load_pairs, split_files, texts_of
 from limbeck.data.records import SUFFIXES, read_records
+from limbeck.data.score_export import write_scores
 from limbeck.data.scores import iterate_scores, read_scored_texts, read_scores
-from limbeck.data.scores_out import write_scores
 from limbeck.data.trec import read_qrels, read_run, write_qrels, write_run
 from limbeck.data.triples import Triples, load_text_triples, read_triples
 from limbeck.errors import LimbeckError, bad_input
@@ -40,7 +40,7 @@ def load(source: str | Path) -> RankingData | PairData:
 
         return load_hub(name.removeprefix("hf:"))
     if name.startswith("ir:"):
-        from limbeck.data.ir import load_ir
+        from limbeck.data.ir_datasets import load_ir
 
         return load_ir(name.removeprefix("ir:"))
     require_source(source)

@@ -13,6 +13,7 @@ import numpy as np
 
 from limbeck.data import PairData
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.pair_speed import pair_speed, score_by_head
 from limbeck.evaluation.pairs import DEFAULTS, evaluate_pairs, pair_task
 from limbeck.evaluation.request import Evaluation, Request
 from limbeck.evaluation.sample import sample
@@ -20,7 +21,6 @@ from limbeck.evaluation.significance import compare_pairs
 from limbeck.matchers import Matcher
 from limbeck.matchers.loading import model_folder
 from limbeck.scoring.calibration import Calibration, calibrate
-from limbeck.scoring.speed import pair_speed, score_by_head
 
 AT_THRESHOLD = ("accuracy", "f1")
 DEV_PAIRS = 2000  # that a threshold is chosen on, at most

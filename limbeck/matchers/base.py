@@ -93,7 +93,7 @@ class Matcher(nn.Module, ABC):
     config_type: ClassVar[type[MatcherConfig]]
     model_types: ClassVar[tuple[str, ...]] = ()  # what sentence-transformers and its relatives call it in a folder
     shows: ClassVar[frozenset[str]] = SCORES  # the signals that it can show
-    bf16 = False  # whether it computes in bfloat16: see `half`
+    bf16 = False  # whether it computes in bfloat16: see `bf16.py`
     folder: Path | None = None  # that it was loaded from
 
     def __init__(self) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import put_back_directory
 from limbeck.matchers.base import Matcher
+from limbeck.matchers.bf16 import use_bf16
 from limbeck.matchers.config import DEFAULT_KIND, architectures
 from limbeck.matchers.folder_checks import OWN_CONFIG as CONFIG
 from limbeck.matchers.folder_checks import read_settings
-from limbeck.matchers.half import use_bf16
 from limbeck.matchers.names import local_folder
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from limbeck.report.blocks import Item, Section, SideBySide
+from limbeck.report.formatting import cut
 from limbeck.report.run_files import Example, FoundList, RunFiles
-from limbeck.report.words import cut
 
 LONGEST_TEXT = 280
 

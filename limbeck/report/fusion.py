@@ -7,9 +7,9 @@ from pathlib import Path
 from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.tune import FOLDS, Tuning
 from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.formatting import measure_title, p_value, signed
 from limbeck.report.html import Report
 from limbeck.report.plots import Lines, Series
-from limbeck.report.words import measure_title, p_value, signed
 
 
 def fusion_report(found: Tuning, index: str, data: str, split: str, path: Path) -> Path:

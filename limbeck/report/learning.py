@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from limbeck.report.blocks import Block, Cell, Column, PlotFigure, PlotGrid, Row, Section, Table, Text
 from limbeck.report.colours import TEACHER
+from limbeck.report.formatting import measure_title, short_names
 from limbeck.report.plots import Lines, Series, series_style
 from limbeck.report.run_files import LogLine, ModelRow, RunFiles
-from limbeck.report.words import measure_title, short_names
 
 MOST_POINTS = 150
 Points = list[tuple[float, float]]

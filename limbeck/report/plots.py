@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from limbeck.report.frame import FONT, Frame, frame_for, legend, line, text, tooltip
 from limbeck.report.labels import Box, place_labels
+from limbeck.report.plot_axes import FONT, Frame, frame_for, legend, line, text, tooltip
 from limbeck.report.scales import shortened, text_width, tick_label
 
 SERIES_COLOURS = 8

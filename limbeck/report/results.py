@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from limbeck.report.blocks import Block, Cell, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.formatting import measure_title, p_value, share, short_names, three_digits, times
 from limbeck.report.plots import Point, Scatter
 from limbeck.report.run_files import Metrics, ModelRow, RunFiles, Significance
-from limbeck.report.words import measure_title, p_value, share, short_names, three_digits, times
 
 NEARLY_THE_BEST = 0.01
 MOST_COLUMNS = 11  # that a page of 1,200 pixels has room for

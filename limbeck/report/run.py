@@ -16,11 +16,11 @@ from limbeck.files import read_json
 from limbeck.report.analyses.stored import stored_sections
 from limbeck.report.blocks import Block, Code, KeyValue, Section
 from limbeck.report.examples import examples
+from limbeck.report.formatting import duration
 from limbeck.report.html import Report
 from limbeck.report.learning import learning_curves
 from limbeck.report.results import comparison, quality_and_latency, result
 from limbeck.report.run_files import REMEDY, Metrics, RunFiles, read_run
-from limbeck.report.words import duration
 
 TASKS = {
     "rerank": "re-ranking",

@@ -20,12 +20,13 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest, directory_atomically
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import progress, say
+from limbeck.search.analyzer import Words
 from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
 from limbeck.search.dense_part import model_digest
 from limbeck.search.exact import comparable
 from limbeck.search.expansions import expanded, read_expansions
-from limbeck.search.folder import WORK, finish, new_name, working
 from limbeck.search.index import SearchIndex
+from limbeck.search.index_writer import WORK, finish, new_name, working
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
 from limbeck.search.milvus import MilvusIndex, fill_collection, require_milvus_kind, require_own
 from limbeck.search.milvus_address import is_milvus, trust
@@ -33,7 +34,6 @@ from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_quer
 from limbeck.search.segments import write_segment
 from limbeck.search.sparse import K1, B, bm25_index, require_parameters
 from limbeck.search.windows import Windows, cut, default_windows, window_texts
-from limbeck.search.words import Words
 from limbeck.stores import EncodingStore, encode_with_store, store_path
 
 _BLOCK = 4096

@@ -23,8 +23,8 @@ from limbeck.files import directory_atomically, write_atomically
 from limbeck.progress import say
 from limbeck.search.build import Builder
 from limbeck.search.dense import DenseIndex, emptied, fill
-from limbeck.search.folder import finish, new_name, working
 from limbeck.search.index import SearchIndex
+from limbeck.search.index_writer import finish, new_name, working
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment
 from limbeck.search.milvus import remove_keys
 from limbeck.search.milvus_address import is_milvus, require_trusted, trust

@@ -24,6 +24,7 @@ from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import alone_in
 from limbeck.progress import track
+from limbeck.search.analyzer import Words
 from limbeck.search.checks import check
 from limbeck.search.dense_part import DensePart
 from limbeck.search.filters import parse_conditions, require_known
@@ -32,7 +33,6 @@ from limbeck.search.manifest import IndexManifest
 from limbeck.search.results import Candidates, DenseList, Hit, Passage, Ranking, Results, part_of
 from limbeck.search.segments import open_collection
 from limbeck.search.sparse import SparseIndex
-from limbeck.search.words import Words
 
 if TYPE_CHECKING:
     from limbeck.search.changes import Changed

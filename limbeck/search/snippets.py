@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limbeck.search.words import Words
+from limbeck.search.analyzer import Words
 
 Piece = tuple[str, bool]  # some text, and whether it is a word of the query
 

@@ -23,9 +23,9 @@ from limbeck.data.dataset import RankingData, Run
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import checksum, digest, directory_atomically, read_json, write_json
 from limbeck.progress import progress, track
+from limbeck.search.analyzer import Words
 from limbeck.search.counts import Counts, count_words
 from limbeck.search.topk import best, keys, unpack
-from limbeck.search.words import Words
 
 K1, B = 0.9, 0.4
 _BLOCK = 4096

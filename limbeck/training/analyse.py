@@ -28,7 +28,7 @@ from limbeck.report.analyses import (
 )
 from limbeck.report.analyses.base import Result
 from limbeck.report.analyses.stored import NOT_KEPT, forget, leave_out, store
-from limbeck.report.words import listed
+from limbeck.report.formatting import listed
 from limbeck.training.grid import Axis
 from limbeck.training.queries import draw
 from limbeck.training.results import Measured

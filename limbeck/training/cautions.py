@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from limbeck.report.words import listed, measure_title
+from limbeck.report.formatting import listed, measure_title
 from limbeck.training.results import Measured, Row
 
 NAMED = 3  # students that a line names

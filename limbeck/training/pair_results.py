@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from limbeck.evaluation.command import size_in_mb
+from limbeck.evaluation.evaluate import size_in_mb
 from limbeck.evaluation.pair_result import PairResult
+from limbeck.evaluation.pair_speed import pair_speed
 from limbeck.matchers import Matcher
 from limbeck.progress import say
-from limbeck.scoring.speed import pair_speed
 from limbeck.training.pair_lists import label_array
 from limbeck.training.pair_session import PairSession
 from limbeck.training.results import Kind, Measured, Row

@@ -11,7 +11,7 @@ from limbeck.files import slug
 from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
-from limbeck.report.words import measure_title
+from limbeck.report.formatting import measure_title
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.training.base_session import BaseSession
 from limbeck.training.log import best_on_dev

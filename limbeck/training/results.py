@@ -22,15 +22,15 @@ from limbeck.evaluation import (
     retrieve,
 )
 from limbeck.evaluation.chance import chance, kept
-from limbeck.evaluation.command import size_in_mb
+from limbeck.evaluation.encoding_cache import Remembering
+from limbeck.evaluation.evaluate import size_in_mb
 from limbeck.evaluation.pair_result import PairResult
 from limbeck.evaluation.rank import Scorer, can_search
-from limbeck.evaluation.remember import Remembering
 from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
+from limbeck.matchers.bf16 import in_bf16
 from limbeck.matchers.encoding_matcher import encodes_apart
-from limbeck.matchers.half import in_bf16
 from limbeck.progress import say
 from limbeck.training.session import Session
 

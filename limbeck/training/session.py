@@ -16,7 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation import candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
 from limbeck.evaluation.agreement import agreement
 from limbeck.matchers import Matcher
-from limbeck.matchers.half import in_bf16
+from limbeck.matchers.bf16 import in_bf16
 from limbeck.progress import say
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore

@@ -18,7 +18,7 @@ from limbeck.matchers.base import Matcher, as_parts
 from limbeck.progress import progress
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
-from limbeck.training.frozen import frozen_outputs
+from limbeck.training.frozen_cache import frozen_outputs
 from limbeck.training.lists import TrainingLists
 from limbeck.training.log import RunLog
 from limbeck.training.processes import is_main, wait_for_all, world

@@ -32,9 +32,9 @@ from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
 from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
-from limbeck.training.answers import answer
 from limbeck.training.base_session import BaseSession
 from limbeck.training.cautions import cautions
+from limbeck.training.example_answers import answer
 from limbeck.training.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
 from limbeck.training.measured import RESULT, read_measured, save_measured
 from limbeck.training.pair_classes import with_classes

@@ -28,7 +28,7 @@ from limbeck.progress import Advance
 from limbeck.signals import Signals
 from limbeck.training.batches import Batch, BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
-from limbeck.training.faster import faster, one_lookup
+from limbeck.training.cpu_speedups import faster, one_lookup
 from limbeck.training.log import RunLog
 from limbeck.training.pair_lists import PairLists
 from limbeck.training.processes import all_process_mean, is_main, main_decides, main_number, wait_for_all

@@ -9,8 +9,8 @@ import pytest
 from limbeck.errors import LimbeckError
 from limbeck.report.analyses import normalised_margins
 from limbeck.report.analyses.stored import store
-from limbeck.report.frame import legend
 from limbeck.report.learning import thinned
+from limbeck.report.plot_axes import legend
 from limbeck.report.results import best_student, headline
 from limbeck.report.run import run_report, sections
 from limbeck.report.run_files import Metrics, RunFiles, read_run

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from limbeck.search.analyzer import Words
 from limbeck.search.snippets import snippet
-from limbeck.search.words import Words
 
 LONG = "nothing to see here " * 30 + "Copying the files, one file at a time. " + "and so it goes on " * 30
 

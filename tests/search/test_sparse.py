@@ -11,8 +11,8 @@ from limbeck.data.dataset import RankingData, Texts
 from limbeck.errors import LimbeckError
 from limbeck.progress import reporting
 from limbeck.search import sparse
+from limbeck.search.analyzer import Words
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
-from limbeck.search.words import Words
 
 DOCUMENTS = {
     "d0": "Copying files: shutil.copy_file copies one file to another place.",

@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.report.analyses.stored import KINDS
 from limbeck.report.run import run_report
 from limbeck.training import analyse as analyse_module
-from limbeck.training.look_again import add_analyses
+from limbeck.training.add_analyses import add_analyses
 from limbeck.training.sweep import sweep
 
 ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists"]

@@ -12,15 +12,15 @@ import torch
 
 from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.command import Request, run_evaluation
+from limbeck.evaluation.evaluate import Request, run_evaluation
 from limbeck.matchers import CrossEncoder, DiPair, build, load, matcher_config
 from limbeck.progress import reporting
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training import distill
 from limbeck.training import run as run_module
+from limbeck.training.add_analyses import add_analyses
 from limbeck.training.batches import Collator
-from limbeck.training.look_again import add_analyses
 from limbeck.training.pair_lists import PairLists, label_array
 from limbeck.training.pair_session import PairSession, split_pairs
 from limbeck.training.recipe import DataSpec
@@ -171,7 +171,7 @@ def test_measuring_in_bfloat16_is_refused_for_pairs(recipe, tmp_path):
 
 def test_a_frozen_encoder_computes_in_bfloat16_where_its_stage_does(recipe, tmp_path):
     from limbeck.matchers import build, matcher_config
-    from limbeck.training.frozen import encoder_outputs
+    from limbeck.training.frozen_cache import encoder_outputs
 
     matcher = build(matcher_config(**recipe["student"]))
     exact, half = (encoder_outputs(matcher, tmp_path, bf16)(["copy a file", "sort"], 0) for bf16 in (False, True))

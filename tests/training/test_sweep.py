@@ -16,7 +16,7 @@ from limbeck.progress import reporting
 from limbeck.training import base_session
 from limbeck.training import run as run_module
 from limbeck.training import sweep as sweep_module
-from limbeck.training.look_again import add_analyses
+from limbeck.training.add_analyses import add_analyses
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Measured, Row, over_seeds
 from limbeck.training.run import distill

@@ -17,8 +17,8 @@ from limbeck.progress import track
 from limbeck.report.analyses.base import Result, finite_scores
 from limbeck.report.analyses.terms import marked, shared_part, shared_stems
 from limbeck.report.blocks import Block, Passage, Section, Text
-from limbeck.report.words import cut, signed
-from limbeck.search.words import Words
+from limbeck.report.formatting import cut, signed
+from limbeck.search.analyzer import Words
 
 LONGEST_TEXT = 1600  # characters on the page: what a student of 256 tokens reads
 TOKENS_A_WORD = 1.5  # special tokens and punctuation included: 1.5 of medical questions, 1.6 of abstracts

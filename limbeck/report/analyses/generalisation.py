@@ -20,8 +20,8 @@ from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.spread import Spread, spread
 from limbeck.report.blocks import Block, Cell, Column, PlotFigure, Row, Section, Table, Text
 from limbeck.report.colours import Colours
+from limbeck.report.formatting import listed, measure_title, signed
 from limbeck.report.plots import Level, Lines, Series, series_style
-from limbeck.report.words import listed, measure_title, signed
 
 Verdict = Literal["no gap", "generalisation", "capacity", "both", "undecided"]
 FEWEST = 20  # queries of either kind: fewer may all be tied by luck

@@ -12,8 +12,8 @@ from limbeck.report.analyses.base import JudgedList, Result, judged_lists, some_
 from limbeck.report.analyses.distribution import Distribution, distribution
 from limbeck.report.blocks import Column, PlotFigure, Row, Section, Table, Text
 from limbeck.report.colours import Colours
+from limbeck.report.formatting import signed
 from limbeck.report.plots import BinnedHistogram, series_class
-from limbeck.report.words import signed
 
 
 class ModelMargins(Result):

@@ -12,8 +12,8 @@ from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.spread import Spread, spread
 from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
 from limbeck.report.colours import Colours
+from limbeck.report.formatting import measure_title
 from limbeck.report.plots import Lines, Series, series_class
-from limbeck.report.words import measure_title
 
 ENOUGH = 0.01  # of the best quality: what less than that adds is not worth a larger setting
 WIDE = 8  # times the smallest value: from there on an axis is logarithmic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from limbeck.report.blocks import Marked
-from limbeck.search.words import Words
+from limbeck.search.analyzer import Words
 
 
 def shared_stems(words: Words, query: str, document: str) -> set[str]:

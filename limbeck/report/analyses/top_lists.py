@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.progress import track
 from limbeck.report.analyses.base import Result, finite_scores
 from limbeck.report.blocks import Block, Item, Section, SideBySide, Text
-from limbeck.report.words import cut
+from limbeck.report.formatting import cut
 
 LONGEST_TEXT = 280
 

@@ -12,8 +12,8 @@ from limbeck.evaluation.measures import RankingResult
 from limbeck.evaluation.significance import compare_rankings
 from limbeck.report.analyses.base import Result
 from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.formatting import cut, measure_title, p_value, signed
 from limbeck.report.plots import Bars
-from limbeck.report.words import cut, measure_title, p_value, signed
 
 LONGEST_QUERY = 80
 MOST_BARS = 240

@@ -8,7 +8,7 @@ from limbeck.errors import LimbeckError
 from limbeck.report.analyses import disagreements, disagreements_section
 from limbeck.report.analyses.terms import marked, shared_part, shared_stems
 from limbeck.report.blocks import Passage
-from limbeck.search.words import Words
+from limbeck.search.analyzer import Words
 from tests.report.analyses.helpers import comes_back, ranking_data, shown
 
 DATA = ranking_data(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from limbeck.evaluation.remember import Remembering
+from limbeck.evaluation.encoding_cache import Remembering
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.interactions import Dot
 

@@ -1,4 +1,4 @@
-from limbeck.search.words import Words
+from limbeck.search.analyzer import Words
 
 
 def test_spans_name_the_stems_where_they_stand() -> None:

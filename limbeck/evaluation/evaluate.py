@@ -11,6 +11,7 @@ from typing import Any
 from limbeck.data import Candidates, PairData, Qrels, RankingData, load, read_run, write_run
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
+from limbeck.evaluation.encoding_cache import Remembering
 from limbeck.evaluation.latency import folder_bytes, measure_latency
 from limbeck.evaluation.measures import canonical_name, evaluate_run
 from limbeck.evaluation.pair_command import PairEvaluation
@@ -22,7 +23,6 @@ from limbeck.evaluation.rank import (
     search_tokens,
     token_index,
 )
-from limbeck.evaluation.remember import Remembering
 from limbeck.evaluation.request import TASKS, TOKENS, Evaluation, Request
 from limbeck.evaluation.sample import sample
 from limbeck.evaluation.search_speed import search_timings

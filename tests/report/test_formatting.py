@@ -1,4 +1,4 @@
-from limbeck.report.words import (
+from limbeck.report.formatting import (
     cut,
     duration,
     listed,

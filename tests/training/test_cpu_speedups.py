@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from limbeck.matchers import TextBatch, build, matcher_config
-from limbeck.training.faster import FastDropout, attention, dropped, faster, one_lookup
+from limbeck.training.cpu_speedups import FastDropout, attention, dropped, faster, one_lookup
 
 QUERIES = ["copy a file", "sort", "open the folder and read a line of text"]
 DOCUMENTS = ["copy", "sort the list of numbers in place and return a new list", "file folder " * 20, "read a page"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from limbeck.matchers import build, load, matcher_config
-from limbeck.matchers.half import in_bf16
+from limbeck.matchers.bf16 import in_bf16
 
 QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
 DOCUMENTS = [f"Copy data from src to dst, {word}." for word in "all of it at once or line by line".split()]
