@@ -1,20 +1,31 @@
-"""`limbeck report`: a run's report.html, anew."""
+"""`limbeck report`: write a run's report.html again."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
+
+
+class ListsAnalyses(TyperCommand):
+    """Names the analyses in its help; they are imported for that, with those of plugins, and not before."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        from limbeck.report.analyses.registry import requested
+
+        super().format_options(ctx, formatter)
+        with formatter.section("Analyses"):
+            formatter.write_dl([(name, found.about) for name, found in requested().items()])
 
 
 def register(app: typer.Typer) -> None:
-    @app.command()
+    @app.command(cls=ListsAnalyses)
     def report(
         run_dir: Path = typer.Argument(help="What `limbeck distill` or `limbeck sweep` wrote."),
-        add: list[str] = typer.Option(
-            [], "--add", help="Look into it further: scores, margins, rank, wins, disagreements, top_lists, snapshots."
-        ),
+        add: list[str] = typer.Option([], "--add", help="Add an analysis to the run; their names are below."),
         set_: list[str] = typer.Option(
             [],
             "--set",
@@ -22,7 +33,7 @@ def register(app: typer.Typer) -> None:
         ),
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
-        """Write a run's report.html anew, from what the run left behind."""
+        """Write a run's report.html again, from what the run left behind."""
         from limbeck.cli.early import require_run
 
         require_run(run_dir)

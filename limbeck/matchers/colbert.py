@@ -25,6 +25,7 @@ from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Interaction, MaxSim, MeanMaxSim
+from limbeck.matchers.own_kind import mark_kind, own_facts, stored_interaction
 from limbeck.matchers.parts import keep_whole, projection, side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
@@ -55,11 +56,11 @@ class ColBERT(EncodingMatcher):
     config_type = ColBERTConfig
     model_types = ("MultiVectorEncoder", "ColBERT")  # the second as PyLate writes it
 
-    def __init__(self, model: MultiVectorEncoder) -> None:
+    def __init__(self, model: MultiVectorEncoder, interaction: Interaction | None = None) -> None:
         super().__init__()
         self.similarity = str(model.similarity_fn_name)
         self.tower = TokenTower(model)
-        self._interaction = MeanMaxSim() if self.similarity == MeanMaxSim.name else MaxSim()
+        self._interaction = interaction or (MeanMaxSim() if self.similarity == MeanMaxSim.name else MaxSim())
 
     @property
     def interaction(self) -> Interaction:
@@ -101,24 +102,32 @@ class ColBERT(EncodingMatcher):
 
     @classmethod
     def build(cls, config: Any, local: Any) -> ColBERT:
-        return cls(_model(local))
+        return cls(_model(local), cls.make_interaction(config))
+
+    @classmethod
+    def make_interaction(cls, config: Any) -> Interaction | None:
+        """What scores token vectors in place of MaxSim, in an architecture that is derived from this one."""
+        return None
 
     @classmethod
     def reads(cls, folder: Path) -> bool:
         return "HF_ColBERT" in (read_settings(folder / "config.json").get("architectures") or [])  # Stanford's
 
     def configuration(self) -> dict[str, Any]:
-        return self.tower.configuration() | {"similarity": self.similarity}
+        return self.tower.configuration() | {"similarity": self.similarity} | own_facts(self)
 
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
+            mark_kind(folder, self)
             write_list(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> ColBERT:
         """Load a sentence-transformers, PyLate or Stanford ColBERT folder or hub name."""
-        return load_safely(path, revision, lambda folder: cls(MultiVectorEncoder(folder, **HERE_ONLY)))
+        return load_safely(
+            path, revision, lambda folder: cls(MultiVectorEncoder(folder, **HERE_ONLY), stored_interaction(folder))
+        )
 
 
 def _model(config: ColBERTConfig) -> MultiVectorEncoder:

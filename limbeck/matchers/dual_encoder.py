@@ -25,6 +25,7 @@ from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
+from limbeck.matchers.own_kind import mark_kind, own_facts, stored_interaction
 from limbeck.matchers.parts import keep_whole, layer_norm, pooled, projection, side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
@@ -71,14 +72,14 @@ class DualEncoder(EncodingMatcher):
     config_type = DualEncoderConfig
     model_types = ("SentenceTransformer",)
 
-    def __init__(self, model: SentenceTransformer) -> None:
+    def __init__(self, model: SentenceTransformer, interaction: Interaction | None = None) -> None:
         super().__init__()
         similarity = str(model.similarity_fn_name or "cosine")
         if similarity not in SIMILARITIES:
             raise LimbeckError(f"a dual encoder with {similarity} similarity is not supported; use dot or cosine")
         self.similarity = similarity
         self.tower = Tower(model)
-        self._interaction = SIMILARITIES[similarity]()
+        self._interaction = interaction or SIMILARITIES[similarity]()
 
     @property
     def interaction(self) -> Interaction:
@@ -173,22 +174,32 @@ class DualEncoder(EncodingMatcher):
         else:
             modules = [*_modules(local)]
         similarity: Any = local.similarity
-        return cls(SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=local.prompts))
+        model = SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=local.prompts)
+        return cls(model, cls.make_interaction(config))
+
+    @classmethod
+    def make_interaction(cls, config: Any) -> Interaction | None:
+        """What scores vectors in place of dot and cosine, in an architecture that is derived from this one."""
+        return None
 
     def configuration(self) -> dict[str, Any]:
-        return self.tower.configuration() | {"similarity": self.similarity}
+        return self.tower.configuration() | {"similarity": self.similarity} | own_facts(self)
 
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
+            mark_kind(folder, self)
             write_list(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:
         """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
-        return load_safely(
-            path, revision, lambda folder: cls(load_tct(folder) or SentenceTransformer(folder, **HERE_ONLY))
-        )
+
+        def make(folder: str) -> DualEncoder:
+            model = load_tct(folder) or SentenceTransformer(folder, **HERE_ONLY)
+            return cls(model, stored_interaction(folder))
+
+        return load_safely(path, revision, make)
 
 
 def _modules(config: DualEncoderConfig, side: str | None = None) -> list[Module]:

@@ -89,14 +89,12 @@ def check_settings(folder: Path) -> None:
 
 def parts(folder: Path) -> Iterator[Part]:
     """The modules of a folder with the folders that they lie in, those of a router one by one."""
-    if (folder / OWN_CONFIG).exists():
+    listing, own = folder / "modules.json", (folder / OWN_CONFIG).exists()
+    if own:
         _json(folder / OWN_CONFIG, dict)
-        yield from (("Transformer", place) for place in sorted(folder.glob("encoder-*")))
+    if not listing.exists():
+        yield from (("Transformer", place) for place in (sorted(folder.glob("encoder-*")) if own else [folder]))
         return
-    if not (folder / "modules.json").exists():
-        yield "Transformer", folder
-        return
-    listing = folder / "modules.json"
     for entry in _json(listing, list):
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("type", "path", "name")):
             raise bad_input(listing, "has an entry without a name, a type and a path", SAVE_AGAIN)

@@ -39,7 +39,7 @@ def local_start(config: Config) -> Config:
 def start_of(config: Config, side: str | None = None) -> Config:
     """`config` with the folder of a transformer as its start: of a model with a tower for each side, that of `side`."""
     folder = Path(config.init_from)
-    if (folder / OWN_CONFIG).exists():
+    if (folder / OWN_CONFIG).exists() and not (folder / "modules.json").exists():
         kind = read_settings(folder / OWN_CONFIG).get("kind")
         raise LimbeckError(f"{config.init_from}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
     routes = read_settings(folder / "router_config.json").get("structure")
@@ -101,6 +101,9 @@ def keeps_tct(config: Any) -> bool:
 
 
 def _kind(folder: Path) -> str | None:
+    own = read_settings(folder / OWN_CONFIG).get("kind")
+    if own is not None:
+        return str(own)
     described = read_settings(folder / "config_sentence_transformers.json").get("model_type")
     if described is None and (folder / "modules.json").exists():
         return "dual_encoder"

@@ -7,11 +7,14 @@ Words are runs of two or more letters and digits; an underscore parts words, so 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import bm25s
 import Stemmer
 
 from limbeck.errors import LimbeckError, did_you_mean
+
+if TYPE_CHECKING:
+    import bm25s
 
 _STEMMERS = {"english": "porter"}
 _WORD = r"[^\W_]{2,}"
@@ -48,6 +51,8 @@ class Words:
 
     def tokenizer(self) -> bm25s.tokenization.Tokenizer:
         """A tokeniser with an empty vocabulary that grows as it reads."""
+        import bm25s
+
         return bm25s.tokenization.Tokenizer(
             splitter=re.compile(self._pattern).findall, stopwords=self._stop_words, stemmer=self._stemmer
         )
@@ -66,6 +71,8 @@ class Words:
     def _stems(self, texts: list[str]) -> list[list[str]]:
         if not texts:
             return []
+        import bm25s
+
         return bm25s.tokenize(
             texts,
             token_pattern=self._pattern,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import read_json
 from limbeck.matchers import load as load_matcher
+from limbeck.report.analyses.registry import analyses, requested
 from limbeck.training.analyse import Analyst
 from limbeck.training.measured import read_measured
-from limbeck.training.recipe import Analysis
 from limbeck.training.recipe_files import load_recipe
 from limbeck.training.results import Measured, finish, over_seeds
 from limbeck.training.run import METRICS, measure_run, open_session, read_results
@@ -19,11 +18,6 @@ from limbeck.training.session import Session
 from limbeck.training.sweep import MEASURED, PLAN
 
 CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
-MADE_AT_THE_END = {
-    "generalisation": "a run or a sweep that measures training queries makes it as it ends; set "
-    "evaluation.train_queries and run again",
-    "sensitivity": "a sweep over one number makes it as it ends; e.g. limbeck sweep --over student.dim=64,128",
-}
 
 
 def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = ()) -> None:
@@ -35,13 +29,8 @@ def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = 
         if override.partition("=")[0] not in CHANGEABLE or "rank" not in names:
             problem = f"--set {override}: a finished run can only be asked for another {' or '.join(CHANGEABLE)}"
             raise LimbeckError(f"{problem}; give one of them, with --add rank")
-    known = get_args(Analysis)
-    late = next((name for name in names if name in MADE_AT_THE_END), None)
-    if late is not None:
-        raise LimbeckError(f"--add {late}: cannot be added later: {MADE_AT_THE_END[late]}")
-    wrong = next((name for name in names if name not in known), None)
-    if wrong is not None:
-        raise LimbeckError(f"--add {wrong}: there is no such analysis; {did_you_mean(wrong, list(known))}")
+    for name in names:
+        _check_name(name)
     if not (folder / METRICS).exists():
         raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
     session = open_session(load_recipe(folder / "recipe.yaml", list(overrides)), folder)
@@ -54,6 +43,14 @@ def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = 
     swept = (folder / PLAN).exists()
     measured = _swept(folder) if swept else measure_run(session, load_matcher(folder / "student"))
     Analyst(session, measured, folder).run(names, strict=True)
+
+
+def _check_name(name: str) -> None:
+    found = analyses().get(name)
+    if found is None:
+        raise LimbeckError(f"--add {name}: there is no such analysis; {did_you_mean(name, list(requested()))}")
+    if found.made_by:
+        raise LimbeckError(f"--add {name}: cannot be added later: {found.made_by}")
 
 
 def _swept(folder: Path) -> list[Measured]:

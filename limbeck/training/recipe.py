@@ -13,13 +13,13 @@ from limbeck.evaluation.measures import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.config import TEACHER, AnyMatcherConfig, matcher_config
 from limbeck.objectives import Objective, parse
+from limbeck.report.analyses.registry import AnalysisName, default_names
 from limbeck.scoring.calibration import check_criterion
 from limbeck.search.manifest import is_an_index
 
 SOURCES = ("bm25", "uniform", "given", "scored")
 LONGEST_NAME = 100  # bytes; file names have at most 255, and a sweep appends to it
 TOKENS = frozenset({"token_logits"})
-Analysis = Literal["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists"]
 
 
 class Part(BaseModel):
@@ -281,9 +281,8 @@ class EvaluationSpec(Part):
     measures: list[str] = Field(["ndcg@10", "mrr@10"], min_length=1)
     train_queries: int = Field(0, ge=0, description="re-rank so many training queries too: capacity or generalisation?")
     transfer: list[str] = Field([], description="further data sets whose test queries are re-ranked, e.g. BEIR folders")
-    analyses: list[Analysis] = Field(
-        ["scores", "margins", "wins", "disagreements", "top_lists"],
-        description="what the report looks into; `snapshots` costs a look at dev, `rank` thousands of teacher scores",
+    analyses: list[AnalysisName] = Field(
+        default_factory=default_names, description="what the report looks into; `limbeck report --help` lists the names"
     )
     rank_queries: int = Field(
         48, ge=2, description="test queries in the matrix of `rank`; the teacher scores each with every document of it"

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from limbeck.matchers.config import MatcherConfig, architectures
+from limbeck.report.analyses.registry import requested
 from limbeck.training.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage, TeacherSpec
 
 INTRODUCTION = """# The keys of a recipe
@@ -43,6 +44,15 @@ def _sections() -> Iterator[str]:
     yield from _section("`stages`, a list", Stage)
     yield from _section("`stages.N.lists`", ListSpec)
     yield from _section("`evaluation`", EvaluationSpec)
+    yield from _analyses()
+
+
+def _analyses() -> Iterator[str]:
+    yield "### `evaluation.analyses`\n"
+    yield "What the report of a run on rankings looks into; `limbeck report RUN --add NAME` adds one later.\n"
+    yield "| name | what it shows | by default |\n|---|---|---|"
+    for name, found in requested().items():
+        yield f"| `{name}` | {found.about} | {'yes' if found.by_default else 'no'} |"
 
 
 def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
@@ -67,6 +77,7 @@ def _table(model: type[BaseModel], without: set[str]) -> Iterator[str]:
 def _type(annotation: Any) -> str:
     """A type in the words of YAML."""
     text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    text = re.sub(r"Annotated\[str,.*?_Names'>\]", "name", text)
     text = re.sub(r"\b(typing|pathlib|limbeck|pydantic)(\.\w+)*\.", "", text)
     text = re.sub(r"Literal\[([^\]]*)\]", lambda found: found[1].replace("'", "").replace(", ", " or "), text)
     text = re.sub(r"Optional\[Annotated.*", "a matcher | None", re.sub(r"^Annotated.*", "a matcher", text))

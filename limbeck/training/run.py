@@ -26,9 +26,10 @@ from limbeck.matchers import load as load_matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import say
+from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.report.run import run_report
 from limbeck.sealed import read_sealed, write_sealed
-from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
+from limbeck.training.analyse import Analyst, analyse_axis
 from limbeck.training.base_session import BaseSession
 from limbeck.training.cautions import cautions
 from limbeck.training.measured import once

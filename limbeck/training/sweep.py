@@ -30,8 +30,9 @@ from limbeck.files import alone_in, digest, directory_atomically, read_json, wri
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
+from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
-from limbeck.training.analyse import SNAPSHOTS, Analyst, analyse_axis
+from limbeck.training.analyse import Analyst, analyse_axis
 from limbeck.training.base_session import BaseSession
 from limbeck.training.cautions import cautions
 from limbeck.training.example_answers import answer

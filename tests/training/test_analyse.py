@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,8 @@ import pytest
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
-from limbeck.report.analyses.stored import KINDS
+from limbeck.report.analyses import registry
 from limbeck.report.run import run_report
-from limbeck.training import analyse as analyse_module
 from limbeck.training.add_analyses import add_analyses
 from limbeck.training.sweep import sweep
 
@@ -68,7 +68,10 @@ def test_what_a_run_lacks_is_named_in_its_report(recipe, tmp_path):
 
 def test_an_unknown_analysis_is_refused(recipe, tmp_path):
     recipe["evaluation"]["analyses"] = ["ranks"]
-    with pytest.raises(LimbeckError, match="evaluation.analyses.0"):
+    with pytest.raises(LimbeckError, match=r"evaluation.analyses.0: .*no analysis 'ranks'; did you mean 'rank'\?"):
+        lb.distill(recipe, tmp_path / "run")
+    recipe["evaluation"]["analyses"] = ["sensitivity"]
+    with pytest.raises(LimbeckError, match="sensitivity cannot be asked for: a sweep over one number makes it"):
         lb.distill(recipe, tmp_path / "run")
 
 
@@ -158,8 +161,19 @@ def test_what_an_earlier_version_measured_has_no_verdict_and_says_why(recipe, tm
     assert "Left out: an earlier version measured this" in run_report(folder).read_text()
 
 
-def test_the_report_knows_every_analysis_that_a_recipe_can_name():
-    assert set(ALL) | {"sensitivity", "generalisation"} == set(KINDS)
+def test_recipes_and_the_report_take_their_names_from_the_registry():
+    assert set(registry.requested()) == set(ALL)
+    assert set(registry.analyses()) == set(ALL) | {"sensitivity", "generalisation"}
+    assert registry.default_names() == ["scores", "margins", "wins", "disagreements", "top_lists"]
+
+
+def test_an_analysis_of_a_plugin_that_is_missing_is_named_in_the_report(recipe, tmp_path):
+    recipe["evaluation"]["analyses"] = []
+    lb.distill(recipe, tmp_path / "run")
+    (tmp_path / "run" / "analyses").mkdir(exist_ok=True)
+    (tmp_path / "run" / "analyses" / "foreign.json").write_text('{"share": 1}')
+    page = run_report(tmp_path / "run").read_text()
+    assert "foreign is an analysis of a plugin that is not loaded; give --plugin FILE" in page
 
 
 def test_a_finished_run_can_be_looked_into_further(recipe, tmp_path):
@@ -236,8 +250,9 @@ def test_what_is_made_at_the_end_cannot_be_added(recipe, tmp_path):
 def test_the_matrix_of_the_rank_has_documents_of_every_query(recipe, tmp_path, monkeypatch):
     recipe["evaluation"] |= {"analyses": ["rank"], "rank_documents": 12}
     asked = []
-    plain = analyse_module.score_matrix
-    monkeypatch.setattr(analyse_module, "score_matrix", lambda run: asked.append(run) or plain(run))
+    module = sys.modules["limbeck.report.analyses.numerical_rank"]
+    plain = module.score_matrix
+    monkeypatch.setattr(module, "score_matrix", lambda run: asked.append(run) or plain(run))
     lb.distill(recipe, tmp_path / "run")
     (run,) = asked
     documents = set(next(iter(run.values())))

@@ -15,8 +15,11 @@ from limbeck.data.dataset import Candidates, Qrels, RankingData, ranked
 from limbeck.errors import LimbeckError
 from limbeck.progress import track
 from limbeck.report.analyses.base import Result, finite_scores
+from limbeck.report.analyses.measured_run import MeasuredRun
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.analyses.terms import marked, shared_part, shared_stems
 from limbeck.report.blocks import Block, Passage, Section, Text
+from limbeck.report.colours import Colours
 from limbeck.report.formatting import cut, signed
 from limbeck.search.analyzer import Words
 
@@ -49,11 +52,18 @@ class Disagreement(Result):
         return self.student_standard - self.teacher_standard
 
 
-class Disagreements(Result):
+@analysis
+class Disagreements(Analysis):
     """What the student overrates and what it underrates, the largest gap first, one document a query in each.
 
     `usual` is the share of the query's words that the candidates of these queries have on average.
     """
+
+    name = "disagreements"
+    title = "Disagreements"
+    about = "the documents that teacher and student judge most differently"
+    place = 80
+    by_default = True
 
     queries: int
     overrated: tuple[Disagreement, ...]
@@ -65,6 +75,15 @@ class Disagreements(Result):
 
     def is_relevant(self, grade: int | None) -> bool:
         return grade is not None and grade >= self.at_least
+
+    @classmethod
+    def of(cls, run: MeasuredRun) -> Disagreements:
+        teacher, student = run.scores(run.teacher), run.scores(run.best_student)
+        level, read = run.relevance_level, run.document_length
+        return disagreements(teacher, student, run.labels, run.data, at_least=level, tokens_read=read)
+
+    def section(self, colours: Colours) -> Section:
+        return disagreements_section(self)
 
 
 class _Common(NamedTuple):

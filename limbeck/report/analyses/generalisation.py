@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from limbeck.errors import LimbeckError, did_you_mean
-from limbeck.evaluation.significance import bootstrap_interval
 from limbeck.report.analyses.base import Result, finite_quality
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.analyses.spread import Spread, spread
 from limbeck.report.blocks import Block, Cell, Column, PlotFigure, Row, Section, Table, Text
 from limbeck.report.colours import Colours
@@ -73,12 +73,23 @@ class ModelCurve(Result):
     sizes: tuple[SizeResult, ...]  # rising
 
 
-class Generalisation(Result):
+@analysis
+class Generalisation(Analysis):
     """Train and test quality of several models against a reference, which is the first of them."""
+
+    name = "generalisation"
+    title = "Capacity or generalisation"
+    about = "train against test quality: capacity or generalisation"
+    place = 20
+    made_by = "a run that measures training queries makes it as it ends; set evaluation.train_queries and run again"
+    dropped = "tolerance"
 
     measure: str
     models: tuple[ModelCurve, ...]
     setting: str = "size"  # what was varied; empty where nothing was
+
+    def section(self, colours: Colours) -> Section:
+        return generalisation_section(self, colours)
 
 
 Seeds = dict[int, TrainTest]
@@ -163,6 +174,8 @@ def _gap(model: Sequence[Mapping[str, float]], reference: Sequence[Mapping[str, 
     differences = means[0] - means[1]  # [queries]
     if len(queries) < 2:
         raise LimbeckError("one query tells nothing; set evaluation.train_queries and data.test_queries to 2 or more")
+    from limbeck.evaluation.significance import bootstrap_interval  # imports scipy, which the help can do without
+
     low, high = bootstrap_interval(differences)
     error = float(differences.std(ddof=1) / len(queries) ** 0.5)
     return Gap(queries=len(queries), mean=float(differences.mean()), low=low, high=high, error=error)

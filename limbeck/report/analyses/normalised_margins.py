@@ -10,6 +10,8 @@ from limbeck.data.dataset import Candidates, Qrels
 from limbeck.errors import LimbeckError
 from limbeck.report.analyses.base import JudgedList, Result, judged_lists, some_models
 from limbeck.report.analyses.distribution import Distribution, distribution
+from limbeck.report.analyses.measured_run import MeasuredRun
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.blocks import Column, PlotFigure, Row, Section, Table, Text
 from limbeck.report.colours import Colours
 from limbeck.report.formatting import signed
@@ -27,10 +29,24 @@ class ModelMargins(Result):
     wrong: float
 
 
-class NormalisedMargins(Result):
+@analysis
+class NormalisedMargins(Analysis):
     """The margins of several models on one scale."""
 
+    name = "margins"
+    title = "Margins"
+    about = "by how much positives are preferred to negatives"
+    place = 60
+    by_default = True
+
     models: tuple[ModelMargins, ...]
+
+    @classmethod
+    def of(cls, run: MeasuredRun) -> NormalisedMargins:
+        return normalised_margins(run.all_scores(), run.labels, run.relevance_level)
+
+    def section(self, colours: Colours) -> Section:
+        return normalised_margins_section(self, colours)
 
 
 def normalised_margins(runs: Mapping[str, Candidates], qrels: Qrels, at_least: int = 1) -> NormalisedMargins:

@@ -18,7 +18,10 @@ from limbeck.data.dataset import Candidates
 from limbeck.errors import LimbeckError
 from limbeck.progress import track
 from limbeck.report.analyses.base import Result, finite_scores
+from limbeck.report.analyses.measured_run import MeasuredRun
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.colours import Colours
 from limbeck.report.plots import Lines, Series
 
 ENERGIES = (0.9, 0.95, 0.99, 0.999)
@@ -53,8 +56,14 @@ class Spectrum(Result):
     truncations: tuple[Truncation, ...]  # ranks rising, the last one is full
 
 
-class NumericalRank(Result):
+@analysis
+class NumericalRank(Analysis):
     """A score matrix as it is, and with the mean of each row taken off: no ranking depends on that mean."""
+
+    name = "rank"
+    title = "Rank of the teacher's scores"
+    about = "how many dimensions the teacher's scores need; costs thousands of teacher scores"
+    place = 30
 
     queries: int
     documents: int
@@ -66,6 +75,13 @@ class NumericalRank(Result):
     def largest(self) -> int:
         """The rank that no matrix of this shape exceeds, centred."""
         return min(self.queries, self.documents - 1)
+
+    @classmethod
+    def of(cls, run: MeasuredRun) -> NumericalRank:
+        return numerical_rank(score_matrix(run.teacher_matrix()))
+
+    def section(self, colours: Colours) -> Section:
+        return numerical_rank_section(self)
 
 
 def score_matrix(run: Candidates) -> np.ndarray:

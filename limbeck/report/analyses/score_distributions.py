@@ -8,18 +8,25 @@ start, midway and at the end show how its distributions part.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from limbeck.data.dataset import Candidates, Qrels
+from limbeck.errors import LimbeckError
+from limbeck.files import read_json
 from limbeck.report.analyses.base import Result, judged_lists, some_models
 from limbeck.report.analyses.distribution import Distribution, distribution, overlap
+from limbeck.report.analyses.measured_run import MeasuredRun
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.blocks import Block, Column, Plot, PlotGrid, Row, Section, Table, Text
+from limbeck.report.colours import Colours
 from limbeck.report.plots import BinnedHistogram
 
 SHIFT = "A shift away from zero does not harm a ranking, but it does harm an objective that matches a teacher's scores."
 
 HEIGHT = 240
+SNAPSHOTS = "snapshots"  # beside a student: its scores of dev while it trained
 
 
 class Sides(Result):
@@ -50,11 +57,59 @@ class ModelScores(Result):
     centred: Sides
 
 
-class ScoreDistributions(Result):
+@analysis
+class ScoreDistributions(Analysis):
     """The score distributions of several models, or of one at several times; `train` are those on training queries."""
+
+    name = "scores"
+    title = "Scores"
+    about = "the scores of positives and of negatives"
+    place = 40
+    by_default = True
 
     models: tuple[ModelScores, ...]
     train: tuple[ModelScores, ...] = ()
+
+    @classmethod
+    def of(cls, run: MeasuredRun) -> ScoreDistributions:
+        """Of test queries, and of training queries where their scores were kept."""
+        found = score_distributions(run.all_scores(), run.labels, run.relevance_level)
+        scores = run.all_scores(run.train_labels)
+        if not all(scores.values()):
+            return found
+        try:
+            trained = score_distributions(scores, run.train_labels, run.relevance_level)
+        except LimbeckError:  # none of the few training queries has a positive and a negative: test queries stay
+            return found
+        return found.model_copy(update={"train": trained.models})
+
+    def section(self, colours: Colours) -> Section:
+        return score_distributions_section(self)
+
+
+@analysis
+class Snapshots(ScoreDistributions):
+    """The student's scores of the dev queries at the start, midway and at the end of its training."""
+
+    name = "snapshots"
+    title = "Scores while training"
+    about = "the scores of dev at the start, midway and at the end of training; costs a look at dev"
+    place = 50
+    by_default = False
+
+    @classmethod
+    def of(cls, run: MeasuredRun) -> ScoreDistributions:
+        files = sorted((run.folder / SNAPSHOTS).glob("*.json"))
+        if len(files) < 2:
+            problem = "no scores were kept while it trained"
+            raise LimbeckError(f"{problem}; give evaluation.analyses snapshots before training, and a labelled dev")
+        midway = {"midway": files[len(files) // 2]} if len(files) > 2 else {}
+        moments = {"start": files[0], **midway, "end": files[-1]}
+        runs = {name: read_json(path) for name, path in moments.items()}
+        return score_distributions(runs, run.dev_labels, run.relevance_level)
+
+    def section(self, colours: Colours) -> Section:
+        return replace(score_distributions_section(self), title=self.title)
 
 
 def score_distributions(runs: Mapping[str, Candidates], qrels: Qrels, at_least: int = 1) -> ScoreDistributions:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from limbeck.errors import LimbeckError
 from limbeck.report.analyses.base import Result, finite_quality
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.analyses.spread import Spread, spread
 from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
 from limbeck.report.colours import Colours
@@ -44,13 +45,23 @@ class SensitivityLine(Result):
     enough: float
 
 
-class Sensitivity(Result):
+@analysis
+class Sensitivity(Analysis):
     """Quality against one setting."""
+
+    name = "sensitivity"
+    title = "Sensitivity"
+    about = "quality along the one number that a sweep varies"
+    place = 10
+    made_by = "a sweep over one number makes it as it ends; e.g. limbeck sweep --over student.dim=64,128"
 
     setting: str
     measure: str
     tolerance: float
     lines: tuple[SensitivityLine, ...]
+
+    def section(self, colours: Colours) -> Section:
+        return sensitivity_section(self, colours)
 
 
 def sensitivity(

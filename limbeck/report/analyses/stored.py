@@ -7,21 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import read_json, write_json
 from limbeck.report.analyses.base import Result
-from limbeck.report.analyses.disagreements import Disagreements, disagreements_section
-from limbeck.report.analyses.generalisation import Generalisation, generalisation_section
-from limbeck.report.analyses.normalised_margins import NormalisedMargins, normalised_margins_section
-from limbeck.report.analyses.numerical_rank import NumericalRank, numerical_rank_section
-from limbeck.report.analyses.score_distributions import ScoreDistributions, score_distributions_section
-from limbeck.report.analyses.sensitivity import Sensitivity, sensitivity_section
-from limbeck.report.analyses.top_lists import TopLists, top_lists_section
-from limbeck.report.analyses.wins_and_losses import WinsAndLosses, wins_and_losses_section
+from limbeck.report.analyses.registry import Analysis, analyses
 from limbeck.report.blocks import Section, Text
 from limbeck.report.colours import Colours
 
@@ -30,30 +23,7 @@ NOT_KEPT = (
     "an earlier version measured this and kept no values of single training queries; remove metrics.json, references/ "
     "and every result.json in students/, and run the same command again: what is trained stays"
 )
-
-
-class Kind(NamedTuple):
-    """How a stored result is read and shown."""
-
-    title: str
-    result: type[Result]
-    section: Callable[..., Section]
-    coloured: bool = False  # its pictures have a colour for each model
-    dropped: str = ""  # what only results of an earlier version have, which can no longer be shown
-
-
-# In the order of the report: what was found, then where it comes from, then the texts themselves.
-KINDS: dict[str, Kind] = {
-    "sensitivity": Kind("Sensitivity", Sensitivity, sensitivity_section, coloured=True),
-    "generalisation": Kind("Capacity or generalisation", Generalisation, generalisation_section, True, "tolerance"),
-    "rank": Kind("Rank of the teacher's scores", NumericalRank, numerical_rank_section),
-    "scores": Kind("Scores", ScoreDistributions, score_distributions_section),
-    "snapshots": Kind("Scores while training", ScoreDistributions, score_distributions_section),
-    "margins": Kind("Margins", NormalisedMargins, normalised_margins_section, coloured=True),
-    "wins": Kind("Wins and losses", WinsAndLosses, wins_and_losses_section),
-    "disagreements": Kind("Disagreements", Disagreements, disagreements_section),
-    "top_lists": Kind("Top lists", TopLists, top_lists_section),
-}
+NOT_HERE = "an analysis of a plugin that is not loaded; give --plugin FILE to `limbeck report`"
 
 
 def forget(run_dir: Path, name: str) -> None:
@@ -82,24 +52,27 @@ def _keep(run_dir: Path, name: str, found: dict[str, Any]) -> None:
 
 
 def stored_sections(run_dir: Path, colours: Colours | None = None) -> list[Section]:
-    """The sections of all stored analyses, in the report's order."""
-    sections = []
-    for name, kind in KINDS.items():
-        path = run_dir / FOLDER / f"{name}.json"
-        if not path.exists():
-            continue
-        found = read_json(path)
-        if isinstance(found, dict) and set(found) == {"missing"}:
-            sections.append(Section(kind.title, [Text(f"Left out: {found['missing']}.")]))
-            continue
-        if isinstance(found, dict) and kind.dropped in found:
-            sections.append(Section(kind.title, [Text(f"Left out: {NOT_KEPT}.")]))
-            continue
-        try:
-            result = kind.result.model_validate(found)
-            section = kind.section(result, colours) if kind.coloured else kind.section(result)
-        except ValidationError as error:
-            problem = f"is not the result of an analysis ({error.errors()[0]['msg'].lower()})"
-            raise bad_input(path, problem, "remove it and run `limbeck report --add` again") from error
-        sections.append(Section(kind.title, section.blocks, section.explanation) if name == "snapshots" else section)
-    return sections
+    """The sections of all stored analyses, in the report's order; those of plugins that are not here come last."""
+    known, shades = analyses(), colours or Colours()
+    found = {path.stem: path for path in sorted((run_dir / FOLDER).glob("*.json"))}
+    sections = [_section(kind, found[name], shades) for name, kind in known.items() if name in found]
+    unknown = [name for name in found if name not in known]
+    return [*sections, *(_left_out(name, f"{name} is {NOT_HERE}") for name in unknown)]
+
+
+def _section(kind: type[Analysis], path: Path, colours: Colours) -> Section:
+    """What a stored result shows, or why there is none."""
+    found = read_json(path)
+    if isinstance(found, dict) and set(found) == {"missing"}:
+        return _left_out(kind.title, found["missing"])
+    if isinstance(found, dict) and kind.dropped in found:
+        return _left_out(kind.title, NOT_KEPT)
+    try:
+        return kind.model_validate(found).section(colours)
+    except ValidationError as error:
+        problem = f"is not the result of an analysis ({error.errors()[0]['msg'].lower()})"
+        raise bad_input(path, problem, "remove it and run `limbeck report --add` again") from error
+
+
+def _left_out(title: str, reason: str) -> Section:
+    return Section(title, [Text(f"Left out: {reason}.")])

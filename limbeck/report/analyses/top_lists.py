@@ -12,7 +12,10 @@ from limbeck.data.dataset import Candidates, Qrels, RankingData, ranked
 from limbeck.errors import LimbeckError
 from limbeck.progress import track
 from limbeck.report.analyses.base import Result, finite_scores
+from limbeck.report.analyses.measured_run import MeasuredRun
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.blocks import Block, Item, Section, SideBySide, Text
+from limbeck.report.colours import Colours
 from limbeck.report.formatting import cut
 
 LONGEST_TEXT = 280
@@ -37,8 +40,15 @@ class QueryLists(Result):
     lists: tuple[tuple[Listed, ...], tuple[Listed, ...]]
 
 
-class TopLists(Result):
+@analysis
+class TopLists(Analysis):
     """The queries on which two models differ most, the most different first."""
+
+    name = "top_lists"
+    title = "Top lists"
+    about = "the first results of teacher and student side by side"
+    place = 90
+    by_default = True
 
     names: tuple[str, str]
     k: int
@@ -49,6 +59,14 @@ class TopLists(Result):
     def unjudged(self, model: int) -> int:
         """How many entries of a model's lists nobody judged."""
         return sum(found.grade is None for query in self.queries for found in query.lists[model])
+
+    @classmethod
+    def of(cls, run: MeasuredRun) -> TopLists:
+        runs = {model.name: run.scores(model) for model in (run.teacher, run.best_student)}
+        return top_lists(runs, run.labels, run.data, at_least=run.relevance_level)
+
+    def section(self, colours: Colours) -> Section:
+        return top_lists_section(self)
 
 
 def top_lists(

@@ -9,9 +9,11 @@ import numpy as np
 from limbeck.data.dataset import RankingData
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.measures import RankingResult
-from limbeck.evaluation.significance import compare_rankings
 from limbeck.report.analyses.base import Result
+from limbeck.report.analyses.measured_run import MeasuredModel, MeasuredRun
+from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.colours import Colours
 from limbeck.report.formatting import cut, measure_title, p_value, signed
 from limbeck.report.plots import Bars
 
@@ -32,8 +34,15 @@ class QueryDifference(Result):
         return self.first - self.second
 
 
-class WinsAndLosses(Result):
+@analysis
+class WinsAndLosses(Analysis):
     """The first model against the second on one measure; positive differences speak for the first."""
+
+    name = "wins"
+    title = "Wins and losses"
+    about = "the queries on which one model beats another"
+    place = 70
+    by_default = True
 
     names: tuple[str, str]
     measure: str
@@ -48,6 +57,32 @@ class WinsAndLosses(Result):
     gains: tuple[QueryDifference, ...]  # the largest first
     losses: tuple[QueryDifference, ...]  # the largest first
 
+    @classmethod
+    def of(cls, run: MeasuredRun) -> WinsAndLosses:
+        """The best student against its rival, with the p-value of the run's table where that has one."""
+        best, rival = run.best_student, _rival(run)
+        found = wins_and_losses(best.result, rival.result, next(iter(best.measures)), run.data, (best.name, rival.name))
+        test = best.significance
+        corrected = test["p_holm"] if test is not None and test["against"] == rival.name else None
+        return found if corrected is None else found.model_copy(update={"p": corrected})
+
+    def section(self, colours: Colours) -> Section:
+        return wins_and_losses_section(self)
+
+
+def _rival(run: MeasuredRun) -> MeasuredModel:
+    """The student that the others are tested against; where the best is that one, or there is none, the next best
+    student, and for a student that stands alone the first other model.
+    """
+    best = run.best_student
+    against = next((model.significance["against"] for model in run.students if model.significance), None)
+    ordered = sorted(run.students, key=lambda model: -model.quality)
+    rivals = [model for model in (*ordered, *run.models) if model is not best]
+    found = next((model for model in rivals if model.name == against), None) or next(iter(rivals), None)
+    if found is None:
+        raise LimbeckError("there is only one model to look at; add a teacher or a baseline")
+    return found
+
 
 def wins_and_losses(
     result_a: RankingResult,
@@ -61,6 +96,8 @@ def wins_and_losses(
 
     Both results have to be of the same judged queries and to hold the measure.
     """
+    from limbeck.evaluation.significance import compare_rankings  # imports scipy, which the help can do without
+
     if count < 1:
         raise LimbeckError(f"{count} queries are none to look at; ask for 1 or more")
     comparison = compare_rankings(result_a, result_b, measure)

@@ -1,0 +1,56 @@
+"""An objective of one's own: the student's embeddings, through a projection, become the teacher's.
+
+    limbeck --plugin examples/match_embeddings.py distill examples/match_embeddings.yaml --out runs/match
+
+The teacher runs once over each text, and its embeddings are kept with the run. The projection is trained with the
+student and at the end becomes its last layer, so that the student's vectors lie in the teacher's space.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.objectives.base import Objective, check_number, objective
+from limbeck.signals import Signals, Sizes, Targets
+
+EMBEDDINGS = frozenset({"queries", "documents"})
+
+
+@objective
+class match_embeddings(Objective):
+    """Squared distance to the teacher's embeddings, of a query and of the documents in its list.
+
+        | W q - q' |^2 + documents / K * sum_k | W d_k - d'_k |^2
+
+    q and d_k are the student's embeddings, q' and d'_k the teacher's, W is the projection.
+
+    In a recipe: `match_embeddings(documents=0.5)`.
+    """
+
+    documents: float = 1.0  # weight of the documents against the query
+
+    needs_student = EMBEDDINGS
+    needs_teacher = EMBEDDINGS
+    folds = ("projection",)
+
+    def __post_init__(self) -> None:
+        check_number(self, "documents", low=0)
+
+    def heads(self, sizes: Sizes) -> dict[str, nn.Module]:
+        assert sizes.teacher is not None  # an objective that needs the teacher's embeddings has a teacher
+        return {"projection": nn.Linear(sizes.student, sizes.teacher, bias=False)}
+
+    def __call__(
+        self, student: Signals, teacher: Signals | None, targets: Targets, heads: nn.ModuleDict | None = None
+    ) -> Tensor:
+        assert teacher is not None and heads is not None
+        project = heads["projection"]
+        queries = _squared_distance(project(student.queries), teacher.queries)  # [B]
+        each = _squared_distance(project(student.documents), teacher.documents)  # [P], each document once
+        listed = torch.where(targets.mask, targets.per_list(each), 0.0).sum(-1)  # [B]
+        return queries + self.documents * listed / targets.mask.sum(-1).clamp(min=1)
+
+
+def _squared_distance(left: Tensor, right: Tensor) -> Tensor:
+    return (left - right).square().sum(-1)

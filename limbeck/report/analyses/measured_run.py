@@ -1,0 +1,77 @@
+"""What an analysis reads: the models that a run or a sweep measured, with their scores of single documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from limbeck.data.dataset import Qrels, RankingData, Run
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.measures import RankingResult
+
+Role = Literal["teacher", "baseline", "student"]
+BM25 = "BM25"
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
+    """One row of a run's table, and the scores that it comes from."""
+
+    name: str
+    role: Role
+    measures: Mapping[str, float]  # the first one decides which student is best
+    result: RankingResult  # the measures of each test query
+    run: Run  # of the test queries, and of training queries where some were measured
+    significance: Mapping[str, Any] | None = None  # how it was tested against another student
+
+    @property
+    def quality(self) -> float:
+        """The first measure."""
+        return next(iter(self.measures.values()))
+
+
+def _no_matrix() -> Run:
+    raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A finished run: its texts, its judgements, and what its models made of them."""
+
+    data: RankingData  # queries and documents by id
+    labels: Qrels  # of the test queries that analyses look at
+    models: Sequence[MeasuredModel]
+    folder: Path = field(default_factory=Path)  # the run's directory
+    train_labels: Qrels = field(default_factory=dict)
+    dev_labels: Qrels = field(default_factory=dict)
+    relevance_level: int = 1  # grade from which a document counts as relevant
+    document_length: int = 128  # tokens of a document that the student reads
+    teacher_matrix: Callable[[], Run] = _no_matrix  # the teacher's scores of some queries, each with all documents
+
+    @property
+    def students(self) -> list[MeasuredModel]:
+        return [model for model in self.models if model.role == "student"]
+
+    @property
+    def best_student(self) -> MeasuredModel:
+        """The student with the best first measure."""
+        return max(self.students, key=lambda model: model.quality)
+
+    @property
+    def teacher(self) -> MeasuredModel:
+        """The teacher; an error where none was measured."""
+        found = next((model for model in self.models if model.role == "teacher"), None)
+        if found is None:
+            raise LimbeckError("there is no teacher to compare with; give teacher.model or teacher.train")
+        return found
+
+    def scores(self, model: MeasuredModel, labels: Qrels | None = None) -> Run:
+        """Query -> document -> the model's score, of the test queries, or of those in `labels`."""
+        wanted = self.labels if labels is None else labels
+        return {query: scores for query, scores in model.run.items() if query in wanted}
+
+    def all_scores(self, labels: Qrels | None = None) -> dict[str, Run]:
+        """The scores of every model by its name; BM25's, which are of another kind, are left out."""
+        return {model.name: self.scores(model, labels) for model in self.models if model.name != BM25}

@@ -1,0 +1,99 @@
+"""The analyses that a recipe can name. Each is one class in one file, and `@analysis` registers it:
+
+    @analysis
+    class Overlap(Analysis):
+        name, title, about = "overlap", "Overlap", "how many of the teacher's first ten the student finds"
+        share: float
+
+        @classmethod
+        def of(cls, run: MeasuredRun) -> Overlap: ...
+
+        def section(self, colours: Colours) -> Section: ...
+
+The fields are the result, which a run keeps as JSON. Recipes, `limbeck report --add`, their help and the report take
+all names from here, those of plugins included. Nothing heavy is imported: `limbeck report --help` lists the analyses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import AfterValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+
+from limbeck.errors import did_you_mean
+from limbeck.plugins import load_plugins
+from limbeck.report.analyses.base import Result
+from limbeck.report.analyses.measured_run import MeasuredRun
+from limbeck.report.blocks import Section
+from limbeck.report.colours import Colours
+
+
+class Analysis(Result):
+    """A result that is computed from a run and drawn by its report."""
+
+    name: ClassVar[str]  # in recipes, and of its file in a run's directory
+    title: ClassVar[str]  # of its section where the report has to say that there is none
+    about: ClassVar[str]  # one line for the help: what it shows
+    place: ClassVar[int] = 1000  # in the report, from small to large
+    by_default: ClassVar[bool] = False  # of recipes that name no analyses; not for plugins, which come and go
+    made_by: ClassVar[str] = ""  # what makes it, where recipes cannot ask for it
+    dropped: ClassVar[str] = ""  # a key that only results of an earlier version have, which can no longer be shown
+
+    @classmethod
+    def of(cls, run: MeasuredRun) -> Analysis:
+        """Compute it. What the run lacks for it is a `LimbeckError`, which the report shows in its place."""
+        raise NotImplementedError
+
+    def section(self, colours: Colours) -> Section:
+        """How the report shows it; `colours[model]` is the number of a model's colour in all pictures."""
+        raise NotImplementedError
+
+
+ANALYSES: dict[str, type[Analysis]] = {}
+Kind = TypeVar("Kind", bound=type[Analysis])
+
+
+def analysis(kind: Kind) -> Kind:
+    """Register an analysis under its `name`."""
+    ANALYSES[kind.name] = kind
+    return kind
+
+
+def analyses() -> dict[str, type[Analysis]]:
+    """All of them by name, in the order of the report."""
+    import_module("limbeck.report.analyses")
+    load_plugins()
+    return dict(sorted(ANALYSES.items(), key=lambda item: item[1].place))
+
+
+def requested() -> dict[str, type[Analysis]]:
+    """Those that a recipe, or `limbeck report --add`, can ask for."""
+    return {name: kind for name, kind in analyses().items() if not kind.made_by}
+
+
+def default_names() -> list[str]:
+    """What a recipe asks for that says nothing of analyses."""
+    return [name for name, kind in requested().items() if kind.by_default]
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that a recipe cannot ask for."""
+    known = analyses()
+    if name not in known:
+        raise ValueError(f"there is no analysis {name!r}; {did_you_mean(name, list(requested()))}")
+    if known[name].made_by:
+        raise ValueError(f"{name} cannot be asked for: {known[name].made_by}")
+    return name
+
+
+class _Names:
+    """The JSON schema of a name: whatever is registered."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "enum": list(requested())}
+
+
+AnalysisName = Annotated[str, AfterValidator(check_name), _Names]
