@@ -118,7 +118,7 @@ class ColBERT(EncodingMatcher):
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> ColBERT:
         """Load a sentence-transformers, PyLate or Stanford ColBERT folder or hub name."""
-        return load_safely(path, revision, lambda folder: cls(MultiVectorEncoder(folder, **HERE_ONLY)))
+        return load_safely(path, revision, lambda folder: cls(MultiVectorEncoder(folder, device="cpu", **HERE_ONLY)))
 
 
 def _model(config: ColBERTConfig) -> MultiVectorEncoder:
@@ -143,6 +143,7 @@ def _model(config: ColBERTConfig) -> MultiVectorEncoder:
         ],
         prompts=_markers(tokenizer),
         similarity_fn_name=config.similarity,
+        device="cpu",
     )
 
 

@@ -173,7 +173,9 @@ class DualEncoder(EncodingMatcher):
         else:
             modules = [*_modules(local)]
         similarity: Any = local.similarity
-        return cls(SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=local.prompts))
+        return cls(
+            SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=local.prompts, device="cpu")
+        )
 
     def configuration(self) -> dict[str, Any]:
         return self.tower.configuration() | {"similarity": self.similarity}
@@ -187,7 +189,9 @@ class DualEncoder(EncodingMatcher):
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:
         """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
         return load_safely(
-            path, revision, lambda folder: cls(load_tct(folder) or SentenceTransformer(folder, **HERE_ONLY))
+            path,
+            revision,
+            lambda folder: cls(load_tct(folder) or SentenceTransformer(folder, device="cpu", **HERE_ONLY)),
         )
 
 

@@ -39,7 +39,8 @@ def warn_of_time(matcher: Matcher, source: Source) -> None:
         scorer.score(few)
     seconds = (time.perf_counter() - began) / len(few) * len(source)
     length = f"{seconds / 3600:,.1f} hours" if seconds > 7200 else f"{seconds / 60:,.1f} minutes"
+    place = "one core" if matcher.device.type == "cpu" else str(matcher.device)
     say(
         f"this {matcher.kind.replace('_', '-')} reads both texts of every pair together: {len(source):,} pairs take "
-        f"about {length} on one core; for long lists, distil it into a dipair or a dual_encoder"
+        f"about {length} on {place}; for long lists, distil it into a dipair or a dual_encoder"
     )

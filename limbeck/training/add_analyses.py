@@ -9,6 +9,7 @@ from typing import get_args
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import read_json
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.device_choice import restoring_device, use_recipe_device
 from limbeck.training.analyse import Analyst
 from limbeck.training.measured import read_measured
 from limbeck.training.recipe import Analysis
@@ -26,6 +27,7 @@ MADE_AT_THE_END = {
 }
 
 
+@restoring_device
 def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = ()) -> None:
     """Compute analyses and keep them with the run; one that lacks what it needs is an error.
 
@@ -44,7 +46,9 @@ def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = 
         raise LimbeckError(f"--add {wrong}: there is no such analysis; {did_you_mean(wrong, list(known))}")
     if not (folder / METRICS).exists():
         raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
-    session = open_session(load_recipe(folder / "recipe.yaml", list(overrides)), folder)
+    recipe = load_recipe(folder / "recipe.yaml", list(overrides))
+    use_recipe_device(recipe.device)
+    session = open_session(recipe, folder)
     if not isinstance(session, Session):
         raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
     if (folder / "shared").is_dir():
