@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -20,6 +22,7 @@ def register(app: typer.Typer) -> None:
             "--set",
             help="With --add rank, the size of its matrix: evaluation.rank_queries=200, ...rank_documents=400.",
         ),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Write a run's report.html anew, from what the run left behind."""
@@ -29,7 +32,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.report.run import run_report
 
         if add or set_:
-            from limbeck.cli.console import reporter
+            from limbeck.console import reporter
             from limbeck.progress import reporting
             from limbeck.training.add_analyses import add_analyses
 

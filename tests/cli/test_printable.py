@@ -14,7 +14,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.cli.console import Bars, Lines, PrintableConsole
+from limbeck.console import Bars, Lines, PrintableConsole
 from limbeck.printable import UNSAFE, json_text, printable, printable_streams
 
 EVIL = "a\x1b[31mred\x1b]0;title\x07\rover\x08\x9b1m\u202eesrever\u2066\u200f\x00\x7f\U000e0041z"
