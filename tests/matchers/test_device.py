@@ -23,9 +23,13 @@ from limbeck.training.recipe_files import load_recipe
 
 KINDS = {
     "cross_encoder": {},
+    "cross_encoder, segments": {"pooling": "segments"},
     "dual_encoder": {},
+    "dual_encoder, untied": {"untied": True, "dim": 8},
     "colbert": {"dim": 8},
     "dipair": {"tokens": [2, 2], "dim": 16},
+    "dipair, cosine": {"tokens": [2, 2], "dim": 16, "head": "transformer+cosine"},
+    "dipair, ffnn": {"tokens": [2, 2], "dim": 16, "head": "ffnn"},
     "poly_encoder": {"tokens": [4, 1]},
 }
 
@@ -48,7 +52,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(kind: str, start: str) -> Matcher:
-    return build(matcher_config(kind=kind, init_from=start, query_length=8, document_length=8, **KINDS[kind]))
+    settings = {"kind": kind.partition(",")[0], "init_from": start, "query_length": 8, "document_length": 8}
+    return build(matcher_config(**settings, **KINDS[kind]))
 
 
 def places(module: torch.nn.Module) -> set[str]:
@@ -120,7 +125,7 @@ def test_a_matcher_is_built_and_loaded_on_the_device(
     made(kind, tiny_bert).save_pretrained(tmp_path / "model")
     with using_device(fake):
         assert places(made(kind, tiny_bert)) == {fake}
-        assert places(architecture_of(kind).from_pretrained(tmp_path / "model")) == {fake}
+        assert places(architecture_of(kind.partition(",")[0]).from_pretrained(tmp_path / "model")) == {fake}
     assert places(lb.load(tmp_path / "model")) == {"cpu"}
     assert places(lb.load(tmp_path / "model", device=fake)) == {fake}
     monkeypatch.setenv("LIMBECK_DEVICE", fake)
@@ -164,7 +169,7 @@ def test_texts_are_scored_on_the_device(tiny_bert: str, fake: str, kind: str) ->
     assert set(devices_read(matcher)) == {fake}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "cross_encoder"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("cross")])
 def test_stored_encodings_go_to_the_interaction(tiny_bert: str, fake: str, kind: str) -> None:
     matcher = made(kind, tiny_bert)
     assert encodes_apart(matcher)
