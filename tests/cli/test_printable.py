@@ -61,7 +61,7 @@ def test_tables_and_styled_texts_bring_no_escapes_and_no_markup_of_their_own():
 
 
 def test_a_label_with_brackets_or_escapes_is_shown_as_it_is(monkeypatch, capsys):
-    from limbeck.cli import console
+    from limbeck import console
 
     monkeypatch.setattr(console.time, "monotonic", count(0.0, 100.0).__next__)
     for reporter in (Bars(), Lines()):

@@ -384,7 +384,7 @@ def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, mo
     def said():
         pipe = Pipe()
         with scorer_module.one_thread():
-            local._work(str(out), pipe)
+            local._work(str(out), pipe, "cpu")
         (message,) = pipe.said
         return message
 
