@@ -16,10 +16,10 @@ from limbeck.report.formatting import share
 
 if TYPE_CHECKING:
     from limbeck.evaluation.search_speed import SearchTimings
-    from limbeck.training.results import Row
+    from limbeck.training.results import ResultRow
 
 
-def results_table(rows: list[Row], width: int) -> Table:
+def results_table(rows: list[ResultRow], width: int) -> Table:
     """Quality beside speed and size; a column that nobody filled is left out.
 
     Numbers are never cut. Where they do not fit beside the names, deviations and tests go to a second line.
@@ -37,11 +37,11 @@ def print_warnings(lines: Sequence[str]) -> None:
         out.print(f"\nwarning: {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def _results(rows: list[Row], gap: str) -> Table:
+def _results(rows: list[ResultRow], gap: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model", overflow="fold", min_width=16)
     measures = list(dict.fromkeys(name for row in rows for name in row.measures))
-    columns: dict[str, Callable[[Row], str]] = {name: partial(_measure, name=name, gap=gap) for name in measures}
+    columns: dict[str, Callable[[ResultRow], str]] = {name: partial(_measure, name=name, gap=gap) for name in measures}
     columns |= {
         "kept": lambda row: share(row.kept) if row.kept is not None else "",
         "ms/query": lambda row: f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
@@ -81,20 +81,20 @@ def timings_table(timings: SearchTimings) -> Table:
     return table
 
 
-def _name(row: Row) -> Text:
+def _name(row: ResultRow) -> Text:
     chosen = f" ({row.chosen})" if row.chosen else ""
     failed = f" [{len(row.failed)} failed]" if row.failed else ""
     return Text(f"{row.name}{chosen}{failed}")
 
 
-def _measure(row: Row, name: str, gap: str) -> str:
+def _measure(row: ResultRow, name: str, gap: str) -> str:
     if name not in row.measures:
         return ""
     spread = f"{gap}±{row.spread[name]:.3f}" if row.spread and name == next(iter(row.measures)) else ""
     return f"{row.measures[name]:.3f}{spread}"
 
 
-def _speedup(row: Row) -> str:
+def _speedup(row: ResultRow) -> str:
     if row.speedup is None:
         return ""
     if row.speedup < 1 and row.kind == "student":
@@ -102,7 +102,7 @@ def _speedup(row: Row) -> str:
     return f"{row.speedup:,.0f}x" if row.speedup >= 10 else f"{row.speedup:.2g}x"
 
 
-def _significance(row: Row, gap: str) -> str:
+def _significance(row: ResultRow, gap: str) -> str:
     if row.significance is None:
         return ""
     test = row.significance

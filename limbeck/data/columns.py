@@ -19,7 +19,7 @@ from limbeck.errors import LimbeckError, bad_input
 
 
 @dataclass(frozen=True)
-class Block:
+class ColumnBlock:
     """A block of a table: its columns as strings, and enough to name the line of any row."""
 
     path: Path
@@ -55,7 +55,7 @@ class Block:
         return bad_input(self.path, problem, remedy, self.line(place))
 
 
-def read_columns(path: str | Path, names: Sequence[str], wanted: Sequence[str] | None = None) -> Iterator[Block]:
+def read_columns(path: str | Path, names: Sequence[str], wanted: Sequence[str] | None = None) -> Iterator[ColumnBlock]:
     """Blocks of a table without header whose tab-separated fields are `names`; only the `wanted` ones are kept."""
     path = Path(path)
     kept = list(wanted or names)
@@ -63,7 +63,7 @@ def read_columns(path: str | Path, names: Sequence[str], wanted: Sequence[str] |
         columns = _fast(raw, names, kept)
         if columns is None:
             columns = _slow(path, first, raw, names, kept)
-        yield Block(path, first, raw, columns)
+        yield ColumnBlock(path, first, raw, columns)
 
 
 def _fast(raw: bytes, names: Sequence[str], kept: list[str]) -> dict[str, pa.LargeStringArray] | None:

@@ -29,7 +29,7 @@ from limbeck.files import digest_of
 
 _OWN = frozenset({"_id", "title", "text"})
 _BLOCK = 8192
-Block = tuple[int, dict[str, pa.Array]]  # how many passages, and the columns that some of them have
+PassageBlock = tuple[int, dict[str, pa.Array]]  # how many passages, and the columns that some of them have
 _FORMS = "give a data set, or a .jsonl or .tsv file of passages"
 
 
@@ -133,13 +133,13 @@ def _table_rows(path: Path) -> Iterator[tuple[str, str, str]]:
 def read_fields(path: Path) -> pa.Table | None:
     """The fields of every line of a jsonl file of passages, or None where there are none."""
     source = (_flat(record) for _, record in json_lines(path))
-    blocks: list[Block] = []
+    blocks: list[PassageBlock] = []
     while records := list(islice(source, _BLOCK)):
         blocks.append((len(records), _columns(records)))
     return join_fields(blocks)
 
 
-def join_fields(blocks: list[Block]) -> pa.Table | None:
+def join_fields(blocks: list[PassageBlock]) -> pa.Table | None:
     """One table of all rows and all columns; where one block has numbers and another has texts, all are texts."""
     names = dict.fromkeys(name for _, columns in blocks for name in columns)
     if not names:

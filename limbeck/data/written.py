@@ -1,23 +1,15 @@
-"""Data folders that Limbeck wrote itself (`pairs`, `expand`): a list of checksums, compared whenever the data are read.
-
-A changed letter in a line of JSON is still JSON: only a checksum shows that a text is no longer the one that was
-written. A folder without the list is data like any other, and is read as it is.
-"""
+"""Data folders that Limbeck wrote itself (`pairs`, `expand`), compared with their list of files when they are read."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import checksum, digest, read_json, write_json
+from limbeck.file_list import NAME, read_list, require_as_listed, write_list
 from limbeck.progress import progress
 
-NAME = "limbeck-files.json"
-KIND = "limbeck data"
-VERSION = 1
+REMEDY = f"make the folder again, or remove {NAME} there if you changed it yourself"
 
 
 @dataclass(frozen=True)
@@ -27,32 +19,20 @@ class Written:
     command: str
     made_from: dict[str, Any]
     result: dict[str, Any]
-    files: dict[str, str]  # path inside the folder -> checksum
+    files: dict[str, dict[str, Any]]
 
 
 def record_files(
     folder: Path, command: str, made_from: dict[str, Any], result: dict[str, Any], leave_out: tuple[str, ...] = ()
 ) -> None:
     """Write the list of all files in a folder that is not yet visible, but for those that match a pattern."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    kept = [file for file in files if not any(file.match(pattern) for pattern in leave_out)]
-    sums = {str(file.relative_to(folder)): checksum(file) for file in kept}
-    record = {"kind": KIND, "version": VERSION, "command": command, "made_from": made_from, "result": result}
-    write_json(folder / NAME, {**record, "files": sums, "checksum": _own(record | {"files": sums})})
+    write_list(folder, {"command": command, "made_from": made_from, "result": result}, leave_out)
 
 
 def read_written(folder: Path) -> Written | None:
-    """The list of a folder, or None where it has none."""
-    path = folder / NAME
-    if not path.exists():
-        return None
-    remedy = f"make the folder again, or remove {NAME} to read the data unchecked"
-    record = read_json(path, remedy)
-    if not isinstance(record, dict) or record.pop("checksum", None) != _own(record):
-        raise bad_input(path, "is damaged: its checksum does not fit its content", remedy)
-    if record.get("kind") != KIND or record.get("version") != VERSION:
-        raise bad_input(path, "was written by another version of limbeck", remedy)
-    return Written(record["command"], record["made_from"], record["result"], record["files"])
+    """The list of a folder, or None where it has none, or where it is of a model and not of data."""
+    found = read_list(folder, REMEDY)
+    return Written(**found.about, files=found.files) if found is not None and "command" in found.about else None
 
 
 def require_unchanged(path: Path) -> None:
@@ -61,25 +41,6 @@ def require_unchanged(path: Path) -> None:
     written = read_written(folder)
     if written is None:
         return
-    names = [name for name in written.files if path == folder or folder / name == path]
-    with progress(f"Checking {folder.name}", len(names)) as advance:
-        for name in names:
-            if _sum(folder / name) != written.files[name]:
-                raise _damaged(folder / name, written.command)
-            advance(1)
-
-
-def _damaged(file: Path, command: str) -> LimbeckError:
-    problem = f"is not as `limbeck {command}` wrote it"
-    return bad_input(file, problem, f"make the folder again, or remove {NAME} there if you changed it yourself")
-
-
-def _sum(file: Path) -> str | None:
-    try:
-        return checksum(file)
-    except OSError:
-        return None
-
-
-def _own(record: dict[str, Any]) -> str:
-    return digest(json.dumps(record, sort_keys=True, ensure_ascii=False))
+    files = {name: facts for name, facts in written.files.items() if path == folder or folder / name == path}
+    with progress(f"Checking {folder.name}", len(files)) as advance:
+        require_as_listed(folder, files, f"is not as `limbeck {written.command}` wrote it", REMEDY, advance)

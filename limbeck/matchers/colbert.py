@@ -15,13 +15,13 @@ from sentence_transformers.base.modules import Normalize
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
 from limbeck.errors import LimbeckError
+from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, TextBatch
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
-from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Interaction, MaxSim, MeanMaxSim
@@ -113,7 +113,7 @@ class ColBERT(EncodingMatcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
-            write_manifest(folder)
+            write_list(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> ColBERT:

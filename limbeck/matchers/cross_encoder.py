@@ -14,12 +14,12 @@ from sentence_transformers import CrossEncoder as STCrossEncoder
 from sentence_transformers.base.modules import Dense
 from torch import Tensor, nn
 
+from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
 from limbeck.matchers.arguments import require_pairs
 from limbeck.matchers.base import SCORES, Document, Matcher, PreparedBatch, TextBatch, as_parts
 from limbeck.matchers.chunks import Chunks, Features, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.config import MatcherConfig, architecture
-from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.parts import layer_norm, pooled, side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
@@ -145,7 +145,7 @@ class CrossEncoder(Matcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
-            write_manifest(folder)
+            write_list(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> CrossEncoder:

@@ -16,13 +16,13 @@ from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError, bad_input
+from limbeck.file_list import write_list
 from limbeck.files import directory_atomically, write_json
 from limbeck.matchers.base import SCORES, PreparedBatch, TextBatch, as_parts, distinct, tokeniser_digest, weights_digest
 from limbeck.matchers.chunks import Chunks, Features, Side, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
-from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import CosineHead, FeedForwardHead, Interaction, TransformerHead
@@ -340,7 +340,7 @@ class DiPair(EncodingMatcher):
             save_file({name: value.detach().cpu().contiguous() for name, value in rest.items()}, folder / HEAD)
             config = self.settings.model_dump(mode="json")
             write_json(folder / CONFIG, {"kind": self.kind, "format": FORMAT, "config": config})
-            write_manifest(folder)
+            write_list(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DiPair:

@@ -16,13 +16,13 @@ from sentence_transformers.base.modules import Dense, Module, Normalize, Router,
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
+from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
 from limbeck.matchers.base import SCORES, TextBatch
 from limbeck.matchers.chunks import SIDES, Chunks
 from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
-from limbeck.matchers.file_manifest import write_manifest
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
 from limbeck.matchers.parts import keep_whole, layer_norm, pooled, projection, side_lengths, start_transformer
@@ -183,7 +183,7 @@ class DualEncoder(EncodingMatcher):
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:
             self.tower.model.save_pretrained(str(folder), create_model_card=False)
-            write_manifest(folder)
+            write_list(folder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:

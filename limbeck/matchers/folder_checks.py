@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import bad_input
-from limbeck.matchers.file_manifest import check_manifest
+from limbeck.file_list import NAME, read_list, require_as_listed
 
 Part = tuple[str, Path]  # a module's class and the folder that it lies in
 
@@ -62,11 +62,19 @@ MOST = 1000  # layers or heads; a library would build whatever number it reads
 def check_folder(folder: str | Path) -> None:
     """Refuse a folder that names code, has pickled weights or lacks a part, in one line."""
     folder = Path(folder)
-    check_manifest(folder)
+    _check_list(folder)
     check_settings(folder)
     for kind, place in parts(folder):
         if kind in WEIGHTED:
             _check_weights(place)
+
+
+def _check_list(folder: Path) -> None:
+    """A folder that Limbeck saved is as it was saved."""
+    remedy = f"copy the model again; if you changed it on purpose, delete {NAME}"
+    listed = read_list(folder, remedy)
+    if listed is not None:
+        require_as_listed(folder, listed.files, "is not as it was saved (its checksum differs)", remedy)
 
 
 def check_settings(folder: Path) -> None:

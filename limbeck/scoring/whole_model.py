@@ -38,9 +38,15 @@ def warn_of_time(matcher: Matcher, source: Source) -> None:
         began = time.perf_counter()
         scorer.score(few)
     seconds = (time.perf_counter() - began) / len(few) * len(source)
-    length = f"{seconds / 3600:,.1f} hours" if seconds > 7200 else f"{seconds / 60:,.1f} minutes"
     place = "one core" if matcher.device.type == "cpu" else str(matcher.device)
     say(
         f"this {matcher.kind.replace('_', '-')} reads both texts of every pair together: {len(source):,} pairs take "
-        f"about {length} on {place}; for long lists, distil it into a dipair or a dual_encoder"
+        f"about {_duration(seconds)} on {place}; for long lists, distil it into a dipair or a dual_encoder"
     )
+
+
+def _duration(seconds: float) -> str:
+    """A time in the unit that it is read in."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))} seconds"
+    return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"

@@ -21,7 +21,7 @@ from limbeck.files import digest, directory_atomically
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import progress, say
 from limbeck.search.analyzer import Words
-from limbeck.search.dense import DenseIndex, Vectors, build_dense, choose_kind
+from limbeck.search.dense import DenseIndex, VectorSource, build_dense, choose_kind
 from limbeck.search.dense_part import model_digest
 from limbeck.search.exact import comparable
 from limbeck.search.expansions import expanded, read_expansions
@@ -185,7 +185,7 @@ class Builder:
         return segment, facts
 
     def _measured(
-        self, index: DenseIndex | MilvusIndex, vectors: Vectors, queries: Texts | None, facts: DenseFacts
+        self, index: DenseIndex | MilvusIndex, vectors: VectorSource, queries: Texts | None, facts: DenseFacts
     ) -> DenseFacts:
         """Recall against exact search, with the data's queries if there are any; the effort is chosen by it."""
         if facts.kind == "flat":

@@ -40,7 +40,7 @@ _TRAINING = {"sq8": 100_000}
 _ANNOUNCED = 50_000  # vectors, from which on training takes longer than somebody wants to wait without a word
 
 
-class Vectors(Protocol):
+class VectorSource(Protocol):
     """Numbered vectors, wherever they are."""
 
     def __len__(self) -> int: ...
@@ -151,7 +151,7 @@ class DenseIndex:
         return faiss.SearchParameters(**chosen) if chosen else None
 
 
-def build_dense(kind: str, vectors: Vectors, seed: int = 0) -> DenseIndex:
+def build_dense(kind: str, vectors: VectorSource, seed: int = 0) -> DenseIndex:
     """Index all vectors, a block in memory besides the index at a time."""
     count, dim = len(vectors), vectors.dim
     if not count:
@@ -179,7 +179,7 @@ def rising_lists(lists: int) -> list[int | None]:
     return [*(2**power for power in range(1, lists.bit_length()) if 2**power < lists), lists]
 
 
-def fill(index: Any, kind: str, vectors: Vectors) -> None:
+def fill(index: Any, kind: str, vectors: VectorSource) -> None:
     """Add vectors to a trained index."""
     with progress(f"Building the {kind} index", len(vectors)) as advance, _threads(1 if kind == "hnsw" else None):
         step = _BLOCK if kind != "hnsw" else 512

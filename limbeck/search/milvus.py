@@ -20,7 +20,7 @@ import numpy as np
 
 from limbeck.errors import LimbeckError
 from limbeck.progress import progress, say
-from limbeck.search.dense import BREADTHS, CONSTRUCTION, NEIGHBOURS, Vectors, list_count, require_dim, rising_lists
+from limbeck.search.dense import BREADTHS, CONSTRUCTION, NEIGHBOURS, VectorSource, list_count, require_dim, rising_lists
 from limbeck.search.exact import exact_search
 from limbeck.search.milvus_address import Address
 
@@ -117,7 +117,7 @@ class MilvusIndex:
         return rows[good], scores[good]
 
 
-def fill_collection(store: str, kind: str, vectors: Vectors, owner: str, first_key: int = 0) -> np.ndarray:
+def fill_collection(store: str, kind: str, vectors: VectorSource, owner: str, first_key: int = 0) -> np.ndarray:
     """Put vectors into a collection under keys from `first_key` on, and return the keys.
 
     A new collection is made for `owner`, whose name it bears; one that bears another name is refused.

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from limbeck.progress import progress, track
-from limbeck.search.dense import Vectors
+from limbeck.search.dense import VectorSource
 from limbeck.search.exact import exact_search
 
 AT = 10
@@ -17,7 +17,7 @@ QUERIES = 200  # to measure with
 _BLOCK = 8192
 
 
-def exact_top(queries: np.ndarray, vectors: Vectors, k: int = AT) -> np.ndarray:
+def exact_top(queries: np.ndarray, vectors: VectorSource, k: int = AT) -> np.ndarray:
     """The rows [queries, k] of the best vectors, every one of them looked at."""
 
     def blocks() -> Iterator[np.ndarray]:
@@ -56,7 +56,7 @@ def choose_effort(index: Approximate, queries: np.ndarray, exact: np.ndarray) ->
     return reached
 
 
-def sample_queries(vectors: Vectors, seed: int = 0) -> np.ndarray:
+def sample_queries(vectors: VectorSource, seed: int = 0) -> np.ndarray:
     """Documents in the place of queries, where a data set has none: [up to 200, dim]."""
     count = min(QUERIES, len(vectors))
     return vectors.take(np.sort(np.random.default_rng(seed).choice(len(vectors), size=count, replace=False)))

@@ -38,7 +38,7 @@ KIND = "limbeck encodings"
 LARGE = 2**29  # a larger shard is not merged any more
 
 Tokens = int | Literal["ragged"] | None
-Vectors = np.ndarray | Ragged | Sequence[np.ndarray]
+GivenVectors = np.ndarray | Ragged | Sequence[np.ndarray]
 
 
 def store_path(root: str | Path, key: dict[str, Any]) -> Path:
@@ -159,7 +159,7 @@ class EncodingStore(ShardedStore):
             where = np.flatnonzero(owners == owner)
             yield shards[owner], where, rows[where] - shards[owner].start
 
-    def append(self, texts: Sequence[str], vectors: Vectors) -> int:
+    def append(self, texts: Sequence[str], vectors: GivenVectors) -> int:
         """Store the vectors of the texts that are not stored yet, in one step; returns how many that were.
 
         Vectors are [texts, dim], [texts, tokens, dim], or for a ragged store a `Ragged` or a list of [any, dim].
@@ -183,7 +183,7 @@ class EncodingStore(ShardedStore):
 def encode_with_store(
     store: EncodingStore,
     texts: Iterable[str],
-    encode: Callable[[list[str]], Vectors],
+    encode: Callable[[list[str]], GivenVectors],
     block: int = 1024,
     total: int | None = None,
     label: str = "Encoding",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from limbeck.report.formatting import listed, measure_title
-from limbeck.training.results import Measured, Row
+from limbeck.training.results import Measured, ResultRow
 
 NAMED = 3  # students that a line names
 
@@ -21,7 +21,7 @@ def cautions(measured: Sequence[Measured]) -> list[str]:
     return lines + [f"{row.name} is slower than its teacher ({row.speedup:.2g} times its speed)." for row in slower]
 
 
-def _below(baseline: Row, students: Sequence[Row]) -> list[str]:
+def _below(baseline: ResultRow, students: Sequence[ResultRow]) -> list[str]:
     measure = next(iter(baseline.measures))
     worse = [row for row in students if row.measures.get(measure, 1.0) < baseline.measures[measure]]
     if not worse:

@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult
 from limbeck.evaluation.pair_result import PairResult
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
-from limbeck.training.results import Measured, Row
+from limbeck.training.results import Measured, ResultRow
 
 RESULT = "result.json"
 
@@ -45,9 +45,9 @@ def read_measured(place: Path) -> Measured:
         if "scores" in found["result"]:
             pairs = {name: np.array(found["result"][name]) for name in ("labels", "scores")}
             result = PairResult(tuple(found["result"]["measures"]), pairs["labels"], (pairs["scores"],))
-            return Measured(Row(**found["row"]), result, {})
+            return Measured(ResultRow(**found["row"]), result, {})
         values = {name: np.array(listed) for name, listed in found["result"]["per_query"].items()}
         ranking = found["result"] | {"per_query": values, "query_ids": tuple(found["result"]["query_ids"])}
-        return Measured(Row(**found["row"]), RankingResult(**ranking), found["run"])
+        return Measured(ResultRow(**found["row"]), RankingResult(**ranking), found["run"])
     except (TypeError, KeyError, ValueError) as error:
         raise LimbeckError(f"{place}: its result is damaged; remove that directory and run again") from error

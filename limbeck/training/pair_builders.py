@@ -38,7 +38,7 @@ HARD, NEAR = 30, 50  # neighbours that may become negatives, that go to the tran
 HELD_OUT, MOST_HELD_OUT = 0.1, 2000  # of the training queries, where there is no dev split
 TRANSFER = "transfer.jsonl"
 
-Row = dict[str, object]
+PairRecord = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,16 @@ def build_pairs(
     out = Path(out).expanduser()
     require_ours_or_empty(out)
     data = load(source)
-    facts: Row = {"source": str(source), "how": how, "model": model, "below": below, "seed": seed, "titles": titles}
+    facts: PairRecord = {
+        "source": str(source),
+        "how": how,
+        "model": model,
+        "below": below,
+        "seed": seed,
+        "titles": titles,
+    }
     matcher = load_matcher(model) if model is not None else None
-    made_from: Row = {"how": how, "below": below, "hard": hard, "near": near, "seed": seed, "titles": titles}
+    made_from: PairRecord = {"how": how, "below": below, "hard": hard, "near": near, "seed": seed, "titles": titles}
     made_from |= {"data": content_digest(data), "model": canonical(matcher.identity()) if matcher else None}
     if any_files(out):
         return BuiltPairs(out, finished(out, made_from))
@@ -138,7 +145,7 @@ def apart(data: RankingData, seed: int) -> dict[str, Qrels]:
 
 
 def _more_pairs(
-    data: PairData, out: Path, matcher: Matcher | None, near: int, facts: Row, made_from: Row
+    data: PairData, out: Path, matcher: Matcher | None, near: int, facts: PairRecord, made_from: PairRecord
 ) -> BuiltPairs:
     """The neighbours of a pair set's training texts; pairs that it has already are not repeated."""
     pairs = data.splits.get("train", [])
@@ -173,26 +180,26 @@ class _Rows:
     titles: bool = False
     seed: int = 0
 
-    def q2p(self, split: str, lists: Run) -> Iterator[Row]:
+    def q2p(self, split: str, lists: Run) -> Iterator[PairRecord]:
         for query, grades in self._queries(split):
             relevant = set(positives(grades))
             yield from self._balanced(query, grades, [found for found in lists[query] if found not in relevant])
 
-    def neighbours(self, split: str, lists: Run, hard: int, below: float) -> Iterator[Row]:
+    def neighbours(self, split: str, lists: Run, hard: int, below: float) -> Iterator[PairRecord]:
         for query, grades in self._queries(split):
             relevant = set(positives(grades))
             nearest = list(lists[query].items())[:hard]
             others = [document for document, score in nearest if document not in relevant and score < below]
             yield from self._balanced(query, grades, others)
 
-    def judged(self, split: str) -> Iterator[Row]:
+    def judged(self, split: str) -> Iterator[PairRecord]:
         """Every judgement; a grade is a share of the highest one of all splits, and what is below 0 counts as 0."""
         most = max(grade for some in self.data.qrels.values() for found in some.values() for grade in found.values())
         for query, grades in self._queries(split):
             for document, grade in grades.items():
                 yield self._pair(query, document, round(max(grade, 0) / max(most, 1), 4))
 
-    def transfer(self, lists: Run, near: int) -> Iterator[Row]:
+    def transfer(self, lists: Run, near: int) -> Iterator[PairRecord]:
         """Of training queries alone: a query of dev or test must not be learnt from, labelled or not."""
         for query in track(self.data.qrels.get("train", {}), "Pairing neighbours"):
             for document in list(lists[query])[:near]:
@@ -201,7 +208,7 @@ class _Rows:
     def _queries(self, split: str) -> Iterable[tuple[str, dict[str, int]]]:
         return track(self.data.qrels[split].items(), f"Pairing {split}", len(self.data.qrels[split]))
 
-    def _balanced(self, query: str, grades: dict[str, int], others: list[str]) -> Iterator[Row]:
+    def _balanced(self, query: str, grades: dict[str, int], others: list[str]) -> Iterator[PairRecord]:
         """Every positive, each with a negative out of `others` while there are some; the draw is the query's own."""
         drawn = np.random.default_rng([self.seed, *query.encode()]).permutation(len(others))
         for number, document in enumerate(positives(grades)):
@@ -209,8 +216,8 @@ class _Rows:
             if number < len(others):
                 yield self._pair(query, others[drawn[number]], 0)
 
-    def _pair(self, query: str, document: str, label: float | None = None) -> Row:
-        row: Row = {"text_a": self.data.queries[query]}
+    def _pair(self, query: str, document: str, label: float | None = None) -> PairRecord:
+        row: PairRecord = {"text_a": self.data.queries[query]}
         if self.titles:
             _, title, text = self.data.corpus.record_at(self.data.corpus.row(document))
             row |= {
@@ -222,7 +229,7 @@ class _Rows:
         return row if label is None else row | {"label": label}
 
 
-def _write(path: Path, rows: Iterable[Row]) -> int:
+def _write(path: Path, rows: Iterable[PairRecord]) -> int:
     count = 0
     with open(path, "w", encoding="utf-8") as handle:
         for row in rows:

@@ -9,7 +9,7 @@ from limbeck.matchers import Matcher
 from limbeck.progress import say
 from limbeck.training.pair_lists import label_array
 from limbeck.training.pair_session import PairSession
-from limbeck.training.results import Kind, Measured, Row
+from limbeck.training.results import Measured, ResultRow, RowKind
 
 
 class PairBench:
@@ -20,12 +20,12 @@ class PairBench:
         self.texts = [pair.texts for pair in session.splits.test]
         self.labels = label_array(session.splits.test)
 
-    def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
+    def model(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         scores, calibration = matcher.score(self.texts), self.session.calibration(matcher)
         if calibration is not None:  # so that yes and no are told apart where dev says, not at 0
             scores = calibration.logits(scores)
         result = PairResult.of(scores, self.labels, self.session.measures)
         speed = pair_speed(matcher, self.texts)
-        row = Row(name, kind, result.means, objective, pairs_per_second=speed, size_mb=size_in_mb(matcher))
+        row = ResultRow(name, kind, result.means, objective, pairs_per_second=speed, size_mb=size_in_mb(matcher))
         return Measured(row, result, {})

@@ -34,18 +34,18 @@ from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import say
 from limbeck.training.session import Session
 
-Kind = Literal["teacher", "baseline", "student"]
+RowKind = Literal["teacher", "baseline", "student"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """One line of the table. `ms_per_query` is the time to re-rank one query's candidates, one query at a time.
 
     Whatever can be encoded ahead is: a dual encoder's time is that of encoding the query and of the inner products.
     """
 
     name: str
-    kind: Kind
+    kind: RowKind
     measures: dict[str, float]
     objective: str | None = None
     spread: dict[str, float] | None = None  # standard deviation of each measure over seeds
@@ -65,7 +65,7 @@ class Row:
 class Measured:
     """A row, and the per-query values it came from."""
 
-    row: Row
+    row: ResultRow
     result: RankingResult | PairResult
     run: Run  # of the test queries, and of training queries where some were measured
     teacher: str | None = None  # the row that it is held against; the first teacher's by default
@@ -108,12 +108,12 @@ class Bench:
         run = candidate_run(data, list(labels), "bm25", "test", self.spec.depth)
         return Besides(data.name, data, labels, first_of(run, list(labels), self.spec.depth))
 
-    def model(self, name: str, kind: Kind, matcher: Matcher, objective: str | None = None) -> Measured:
+    def model(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         with in_bf16(matcher, self.spec.bf16):
             return self._measured(name, kind, matcher, objective)
 
-    def _measured(self, name: str, kind: Kind, matcher: Matcher, objective: str | None) -> Measured:
+    def _measured(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None) -> Measured:
         data = self.session.data
         ranker: Scorer = Remembering(matcher) if encodes_apart(matcher) else matcher
         searches = self.spec.task != "rerank" and can_search(matcher)
@@ -127,7 +127,7 @@ class Bench:
             result = _both(result, found[1])
         speed = rerank_speed(matcher, data, self.candidates)
         run, result = self._with_besides(run, result, lambda part: rerank(ranker, part.data, part.candidates))
-        row = Row(
+        row = ResultRow(
             name,
             kind,
             _means(result),
@@ -146,7 +146,7 @@ class Bench:
             result = _both(result, result)
         timing = measure_latency(lambda query: self.session.bm25([query], self.spec.depth), queries[:TIMED_QUERIES])
         run, result = self._with_besides(run, result, self._bm25_order)
-        return Measured(Row("BM25", "baseline", _means(result), ms_per_query=timing.p50_ms), result, run)
+        return Measured(ResultRow("BM25", "baseline", _means(result), ms_per_query=timing.p50_ms), result, run)
 
     def _judged(self, run: Run) -> tuple[Run, RankingResult]:
         return run, evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
@@ -270,7 +270,7 @@ def _compared(ours: RankingResult | PairResult, theirs: RankingResult | PairResu
     return compare_rankings(ours, theirs, measure)
 
 
-def _speedup(row: Row, teacher: Row) -> float | None:
+def _speedup(row: ResultRow, teacher: ResultRow) -> float | None:
     """By the time of a query where there is one, else by pairs a second."""
     if row.ms_per_query and teacher.ms_per_query:
         return teacher.ms_per_query / row.ms_per_query
@@ -279,5 +279,5 @@ def _speedup(row: Row, teacher: Row) -> float | None:
     return None
 
 
-def rows_as_json(rows: list[Row]) -> list[dict[str, Any]]:
+def rows_as_json(rows: list[ResultRow]) -> list[dict[str, Any]]:
     return [asdict(row) for row in rows]

@@ -41,7 +41,7 @@ from limbeck.training.processes import is_main, main_first, start_processes
 from limbeck.training.recipe import Recipe, Stage
 from limbeck.training.recipe_files import load_recipe, write_recipe
 from limbeck.training.references import measure_references, teacher_below_its_start
-from limbeck.training.results import Bench, Measured, Row, finish, rows_as_json
+from limbeck.training.results import Bench, Measured, ResultRow, finish, rows_as_json
 from limbeck.training.session import Session
 from limbeck.training.stages import Fit, fit, frozen
 from limbeck.training.stored_outputs import stored_embeddings
@@ -58,7 +58,7 @@ class Result:
     """A finished run."""
 
     folder: Path
-    rows: list[Row]
+    rows: list[ResultRow]
     seconds: float
     warnings: list[str] = field(default_factory=list)  # what the rows do not say by themselves
 
@@ -122,7 +122,7 @@ def finished_run(folder: Path) -> Result:
 def read_results(folder: Path) -> Result:
     metrics = read_sealed(folder / METRICS)
     try:
-        rows = [Row(**row) for row in metrics["rows"]]
+        rows = [ResultRow(**row) for row in metrics["rows"]]
         return Result(folder, rows, float(metrics["seconds"]), list(metrics.get("warnings", [])))
     except (TypeError, KeyError, ValueError) as error:
         raise bad_input(folder / METRICS, "is not a run's result", "remove it and run the command again") from error
@@ -263,7 +263,7 @@ def measure_run(session: BaseSession, student: Matcher, place: Path | None = Non
 def write_results(
     session: BaseSession,
     folder: Path,
-    rows: list[Row],
+    rows: list[ResultRow],
     seconds: float,
     title: str,
     note: str = "",

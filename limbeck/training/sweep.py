@@ -43,7 +43,7 @@ from limbeck.training.pair_classes import with_classes
 from limbeck.training.pair_results import PairBench
 from limbeck.training.recipe import Recipe
 from limbeck.training.references import measure_references
-from limbeck.training.results import Bench, Measured, Row, finish, over_seeds
+from limbeck.training.results import Bench, Measured, ResultRow, finish, over_seeds
 from limbeck.training.run import (
     METRICS,
     STUDENTS,
@@ -129,7 +129,7 @@ def sweep(
             Analyst(work.home, finished, folder).run(base.evaluation.analyses)
         analyse_axis(folder, axes, work.points, finished)
         rows = [one.row for one in finished]
-        rows += [Row(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
+        rows += [ResultRow(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
         work.answer(questions)
         seconds = time.monotonic() - began
         told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from limbeck.errors import LimbeckError
+from limbeck.file_list import NAME as MANIFEST
 from limbeck.matchers import build, load, matcher_config
-from limbeck.matchers.file_manifest import MANIFEST
 from limbeck.search.doc2query import QueryGenerator
 from tests.attack.harness import FLIPS, damaged_copies, detected, run
 from tests.matchers.test_folder_checks import KINDS, saved, with_module, with_values

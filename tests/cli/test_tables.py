@@ -6,11 +6,13 @@ import pytest
 from rich.console import Console
 
 from limbeck.cli.tables import results_table
-from limbeck.training.results import Row
+from limbeck.training.results import ResultRow
 
 ROWS = [
-    Row("teacher", "teacher", {"ndcg@10": 0.905, "search recall@100": 0.985}, pairs_per_second=36.0, size_mb=91.0),
-    Row(
+    ResultRow(
+        "teacher", "teacher", {"ndcg@10": 0.905, "search recall@100": 0.985}, pairs_per_second=36.0, size_mb=91.0
+    ),
+    ResultRow(
         "0.1 * one_hot + 0.9 * kl(tau_teacher=0.25)",
         "student",
         {"ndcg@10": 0.868, "search recall@100": 0.98},

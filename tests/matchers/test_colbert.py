@@ -12,9 +12,9 @@ import torch
 from sentence_transformers import MultiVectorEncoder
 
 from limbeck.errors import LimbeckError
+from limbeck.file_list import NAME as MANIFEST
 from limbeck.matchers import ColBERT, DualEncoder, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
-from limbeck.matchers.file_manifest import MANIFEST
 from limbeck.search.build import _tokenizer
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 

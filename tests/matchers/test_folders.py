@@ -11,9 +11,9 @@ from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers import SentenceTransformer
 
 from limbeck.errors import LimbeckError
+from limbeck.file_list import NAME as MANIFEST
 from limbeck.matchers import CrossEncoder, DualEncoder, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
-from limbeck.matchers.file_manifest import MANIFEST
 
 QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
 DOCUMENTS = ["Copy data from src to dst. " * 9, "Sort the items of the list in place.", "Create a socket object."]

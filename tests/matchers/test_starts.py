@@ -12,9 +12,9 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from limbeck.errors import LimbeckError
+from limbeck.file_list import NAME as MANIFEST
 from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.base import TextBatch
-from limbeck.matchers.file_manifest import MANIFEST
 from tests.matchers.test_colbert import stanford_folder
 from tests.matchers.test_folders import CROSS, DOCUMENTS, DUAL, PAIRS, QUERIES, disturb, same
 

@@ -4,12 +4,12 @@ import numpy as np
 
 from limbeck.evaluation.measures import RankingResult
 from limbeck.training.cautions import cautions
-from limbeck.training.results import Measured, Row
+from limbeck.training.results import Measured, ResultRow
 
 
 def measured(name, kind, value, speedup=None, teacher=None):
     result = RankingResult(("q",), {"ndcg@10": np.array([value])}, 0, 0)
-    return Measured(Row(name, kind, {"ndcg@10": value}, speedup=speedup), result, {}, teacher)
+    return Measured(ResultRow(name, kind, {"ndcg@10": value}, speedup=speedup), result, {}, teacher)
 
 
 def test_students_below_a_baseline_and_slow_ones_are_named():

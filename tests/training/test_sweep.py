@@ -18,7 +18,7 @@ from limbeck.training import run as run_module
 from limbeck.training import sweep as sweep_module
 from limbeck.training.add_analyses import add_analyses
 from limbeck.training.recipe_files import load_recipe
-from limbeck.training.results import Measured, Row, over_seeds
+from limbeck.training.results import Measured, ResultRow, over_seeds
 from limbeck.training.run import distill
 from limbeck.training.session import Session
 from limbeck.training.sweep import sweep
@@ -59,7 +59,7 @@ def test_a_rows_speed_is_the_best_of_its_seeds():
     result = RankingResult(("q",), {"ndcg@10": np.array([0.5])}, 0, 0)
     times = [(3.0, 100.0), (2.0, 90.0), (None, 120.0)]
     runs = [
-        Measured(Row("mse", "student", {"ndcg@10": 0.5}, ms_per_query=ms, pairs_per_second=pairs), result, {})
+        Measured(ResultRow("mse", "student", {"ndcg@10": 0.5}, ms_per_query=ms, pairs_per_second=pairs), result, {})
         for ms, pairs in times
     ]
     row = over_seeds(runs, "mse", []).row
