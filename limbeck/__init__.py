@@ -15,19 +15,33 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from limbeck.api import distill
+    from limbeck.api import annotate, distill, evaluate, index, open_index, recipes, score, sweep
     from limbeck.data import load as load_data
     from limbeck.matchers import load
     from limbeck.training import Recipe
 
-__all__ = ["Recipe", "__version__", "distill", "load", "load_data"]
-
+_API = ("annotate", "distill", "evaluate", "index", "open_index", "recipes", "score", "sweep")
 _HOME = {
     "load": ("limbeck.matchers", "load"),
     "load_data": ("limbeck.data", "load"),
-    "distill": ("limbeck.api", "distill"),
     "Recipe": ("limbeck.training", "Recipe"),
+    **{name: ("limbeck.api", name) for name in _API},
 }
+
+__all__ = [
+    "Recipe",
+    "__version__",
+    "annotate",
+    "distill",
+    "evaluate",
+    "index",
+    "load",
+    "load_data",
+    "open_index",
+    "recipes",
+    "score",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,33 +1,320 @@
-"""What `import limbeck` gives besides the library: the same work, with progress for the person who waits."""
+"""What `import limbeck as lb` gives: a function for each command that computes something, with the command's options.
+
+Most take `device` (where models run: cpu, cuda, cuda:1 or mps) and `progress` (shown on standard error; by default on
+a terminal and in notebooks). The commands of `limbeck.cli` call these functions and print what they return.
+"""
 
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
 
 if TYPE_CHECKING:
+    from limbeck.data.passages import Passages
+    from limbeck.evaluation.request import Evaluation
+    from limbeck.matchers import Matcher
+    from limbeck.scoring.job import Done
+    from limbeck.search.index import SearchIndex
     from limbeck.training import Recipe, Result
+    from limbeck.training.annotate import Annotated
 
 
 def distill(
     recipe: str | Path | dict[str, Any] | Recipe,
     out: str | Path | None = None,
-    overrides: list[str] | None = None,
+    overrides: Sequence[str] | None = None,
     progress: bool | None = None,
+    device: str | None = None,
 ) -> Result:
-    """Run a recipe. Killed at any point and called again, it goes on where it was; a finished run is returned as is.
+    """Train the student of a recipe, measure it and write a report, as `limbeck distill` does.
 
-    `progress` shows what it is at, on standard error; by default on a terminal and in notebooks.
+    Killed at any point and called again, it goes on where it was; a finished run is returned as is. `overrides` are
+    what `--set` takes: `key.path=value`.
+
+    >>> import limbeck as lb
+    >>> result = lb.distill("mine.yaml", overrides=["stages.0.steps=2"])
+    >>> [row.name for row in result.rows]
+    ['teacher', 'BM25', 'student']
+    >>> result.student.score([("copy a file", "copy one file to a folder")]).shape
+    (1,)
     """
     from limbeck.training.run import distill as run
 
-    shown = _watched() if progress is None else progress
-    with _reporting(shown):
-        return run(recipe, out, overrides)
+    with _working(device, progress):
+        return run(recipe, out, list(overrides or []))
+
+
+def sweep(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    over: Sequence[str] = (),
+    *,
+    tune: Sequence[str] = (),
+    seeds: int = 1,
+    against: str | None = None,
+    out: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    drop_students: bool = False,
+    questions: Sequence[str] = (),
+    note: str = "",
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Result:
+    """Run a recipe over a grid of settings and put everything into one table, as `limbeck sweep` does.
+
+    `over` and `tune` are `key=A,B,C`; `objective` is short for the last stage's. Called again with more values or
+    seeds, it trains only what is new. The report shows how the best student answers `questions`, and `note`.
+
+    >>> import limbeck as lb
+    >>> result = lb.sweep("mine.yaml", ["objective=one_hot,softmax_ce"], overrides=["stages.0.steps=2"])
+    >>> [row.name for row in result.rows if row.kind == "student"]
+    ['one_hot', 'softmax_ce']
+    """
+    from limbeck.training.sweep import sweep as run
+
+    with _working(device, progress):
+        return run(recipe, over, tune, seeds, out, against, overrides, questions, note, keep=not drop_students)
+
+
+def evaluate(
+    model: str | Path,
+    data: str | Path,
+    *,
+    task: str | None = None,
+    mode: str | None = None,
+    fusion: str | None = None,
+    alpha: float | None = None,
+    split: str = "test",
+    against: str | Path | None = None,
+    against_mode: str | None = None,
+    against_fusion: str | None = None,
+    against_alpha: float | None = None,
+    candidates: str | Path | None = None,
+    depth: int = 100,
+    add_judged: bool = False,
+    measures: Sequence[str] | None = None,
+    also: Sequence[str] = (),
+    relevance_level: int = 1,
+    lengths: tuple[int, int] | None = None,
+    head: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    store: str | Path | None = None,
+    run: str | Path | None = None,
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Evaluation:
+    """Measure a model, a run, an index, `bm25` or a TREC run file on a data set, as `limbeck evaluate` does.
+
+    `also` are measures besides the default ones or those of `measures`.
+
+    >>> import limbeck as lb
+    >>> found = lb.evaluate("runs/mine", "my-data", task="rerank", depth=5, measures=["ndcg@10"], against="bm25")
+    >>> found.task, found.count, list(found.measures)
+    ('rerank', 2, ['ndcg@10'])
+    >>> found.comparisons[0].measure
+    'ndcg@10'
+    """
+    from limbeck.evaluation.evaluate import run_evaluation
+    from limbeck.evaluation.request import Request
+
+    request = Request(
+        str(model), str(data), task, split, _text(against), _text(candidates), depth, add_judged, measures,
+        relevance_level, limit, _path(store), _path(run), also, mode, fusion, alpha, lengths, head,
+        against_mode, against_fusion, against_alpha, seed,
+    )  # fmt: skip
+    with _working(device, progress):
+        return run_evaluation(request)
+
+
+def annotate(
+    teacher: str | Path,
+    data: str | Path,
+    out: str | Path,
+    *,
+    split: str = "train",
+    queries: str | Path | None = None,
+    candidates: str | Path = "bm25",
+    depth: int = 100,
+    revision: str | None = None,
+    batch_size: int = 32,
+    bf16: bool = False,
+    top: int | None = None,
+    export: str | Path | None = None,
+    shape: str | None = None,
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Annotated:
+    """Score candidates with a teacher and keep its raw scores in the folder `out`, as `limbeck annotate` does.
+
+    Nothing is scored twice. `export` also writes the scores to a file, of which `top` keeps the best of each query.
+
+    >>> import limbeck as lb
+    >>> done = lb.annotate("runs/mine", "my-data", "my-scores", depth=3, export="scores.trec")
+    >>> done.scored == len(done.store)
+    True
+    >>> lb.annotate("runs/mine", "my-data", "my-scores", depth=3).scored
+    0
+    """
+    from limbeck.training.annotate import annotate_data, export_scores, export_shape
+
+    folder = Path(out)
+    written = export_shape(shape, export, top)
+    with _working(device, progress):
+        done = annotate_data(
+            str(teacher), str(data), folder, split, _path(queries), str(candidates), depth, revision, batch_size, bf16,
+            written,
+        )  # fmt: skip
+        if written is not None:
+            export_scores(done, Path(export or folder / "top.trec"), written, top)
+    return done
+
+
+def index(
+    model: str | Path | Matcher | None,
+    data: str | Path | Passages | Mapping[str, str] | Iterable[Mapping[str, Any]],
+    out: str | Path,
+    *,
+    kind: str = "auto",
+    language: str = "english",
+    k1: float = 0.9,
+    b: float = 0.4,
+    window: int | None = None,
+    stride: int | None = None,
+    dense: bool = True,
+    sparse: bool = True,
+    store: str | Path | None = None,
+    expansions: str | Path | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+    device: str | None = None,
+) -> SearchIndex:
+    """Index passages by a dual encoder's vectors and by BM25, as `limbeck index` does, and open the index.
+
+    `data` is a data set, a file, texts by their ids, or records. With `dense=False` the model is None. An open index
+    has `search`, `get`, `add` and `delete`.
+
+    >>> import limbeck as lb
+    >>> index = lb.index("runs/mine", {"d1": "copy one file to a folder", "d2": "sort a list"}, "my-index")
+    >>> len(index)
+    2
+    >>> [hit.id for hit in index.search("copy a file", k=1, mode="sparse").hits]
+    ['d1']
+    """
+    from limbeck.data.passages import Passages
+    from limbeck.search.build import build_index
+    from limbeck.search.milvus_address import is_milvus, trust
+
+    if is_milvus(store):
+        trust(str(store))
+    source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
+    with _working(device, progress):
+        return build_index(
+            model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
+        )
+
+
+def open_index(
+    path: str | Path, *, model: Matcher | None = None, milvus: str | None = None, device: str | None = None
+) -> SearchIndex:
+    """Open an index that `index` or `limbeck index` wrote.
+
+    Its model is loaded with the first query that needs it, unless you give one that is in memory. `milvus` is the
+    address of the server that holds the index's vectors, if you trust it.
+
+    >>> import limbeck as lb
+    >>> index = lb.open_index("my-index")
+    >>> [hit.id for hit in index.search("copy a file", k=1, mode="sparse").hits]
+    ['d1']
+    """
+    from limbeck.search.index import SearchIndex
+    from limbeck.search.milvus_address import trust
+
+    if milvus is not None:
+        trust(milvus)
+    found = SearchIndex.open(Path(path).expanduser(), model)
+    if device is not None and found.manifest.dense is not None:
+        with using_device(device):
+            _ = found.dense.matcher  # loads it there
+    return found
+
+
+def score(
+    model: str | Path,
+    pairs: str | Path | None,
+    out: str | Path,
+    *,
+    left: str | Path | None = None,
+    right: str | Path | None = None,
+    top_k: int | None = None,
+    head: str = "auto",
+    engine: str = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    shard: int | None = None,
+    dtype: str = "float32",
+    columns: str | None = None,
+    store: str | Path | None = None,
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Done:
+    """Score a file of pairs, or every left text with every right one, into parquet files, as `limbeck score` does.
+
+    Each distinct text is encoded once. Killed at any point and called again, it goes on where it was. Worker processes
+    score on the CPU unless a device is asked for: several processes share a GPU badly.
+
+    >>> import limbeck as lb
+    >>> done = lb.score("runs/mine", "pairs.csv", "my-pair-scores", workers=1)
+    >>> done.pairs, done.scored
+    (2, 2)
+    >>> import pyarrow.parquet as pq
+    >>> pq.read_table(done.folder / "scores").num_rows
+    2
+    """
+    from limbeck.scoring.engine import engine_named
+    from limbeck.scoring.job import score_pairs
+
+    with _working(device, progress):
+        where = engine_named(engine, workers, address)
+        return score_pairs(
+            str(model), pairs, out, where, _text(left), _text(right), top_k, shard, dtype, store, head, columns
+        )
+
+
+def recipes() -> dict[str, str]:
+    """The recipes that come with limbeck: what each is for, by its name.
+
+    >>> import limbeck as lb
+    >>> "demo" in lb.recipes()
+    True
+    """
+    from limbeck.training.recipe_files import read_recipe, shipped
+
+    return {name: read_recipe(path)[1].get("description", "") for name, path in shipped().items()}
+
+
+def _path(name: str | Path | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _text(name: str | Path | None) -> str | None:
+    return None if name is None else str(name)
+
+
+@contextmanager
+def _working(device: str | None, progress: bool | None) -> Iterator[None]:
+    """On a device, which is refused here if it does not exist, and with progress where somebody watches."""
+    with using_device(device), _reporting(_watched() if progress is None else progress):
+        if asked_device() is not None:
+            from limbeck.matchers.device import chosen_device
+
+            chosen_device()
+        yield
 
 
 def _reporting(shown: bool) -> Any:
@@ -35,7 +322,7 @@ def _reporting(shown: bool) -> Any:
         return nullcontext()  # the caller's own
     if not shown:
         return reporting(None)
-    from limbeck.cli.console import reporter
+    from limbeck.console import reporter
 
     return reporting(reporter())
 

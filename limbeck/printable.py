@@ -1,7 +1,7 @@
 """Text that is safe to show: a document must not be able to recolour, overwrite or reorder what a terminal shows.
 
 Everything that the command prints passes through `PrintableStream` (`print`, warnings, tracebacks) or through
-`limbeck.cli.console` (tables, bars, hits, which write colours of their own). Both drop what `printable` drops.
+`limbeck.console` (tables, bars, hits, which write colours of their own). Both drop what `printable` drops.
 """
 
 from __future__ import annotations

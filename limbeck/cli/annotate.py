@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-SHAPES = ("trec", "sentence-transformers", "pylate", "flagembedding")
+from limbeck.cli.options import DEVICE
 
 
 def register(app: typer.Typer) -> None:
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
         shape: str = typer.Option(
             None, help="Of the export: trec (if not said), sentence-transformers, pylate or flagembedding."
         ),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Score candidates with a teacher and keep its raw logits. Nothing is scored twice, whatever happens."""
@@ -38,25 +39,12 @@ def register(app: typer.Typer) -> None:
         from limbeck.files import require_writable
 
         require_writable(export)
-        from limbeck.cli.console import reporter
-        from limbeck.data import write_scores
-        from limbeck.errors import LimbeckError, did_you_mean
-        from limbeck.progress import reporting
-        from limbeck.training.annotate import annotate_data, top_by_teacher
+        from limbeck import api
 
-        if shape is not None and shape not in SHAPES:
-            raise LimbeckError(f"unknown --shape {shape!r}; {did_you_mean(shape, list(SHAPES))}")
-        if shape is not None and export is None:
-            raise LimbeckError("--shape is that of an export; say where to with --export FILE")
-        written = (shape or SHAPES[0]) if export is not None or top is not None else None
-        with reporting(reporter()):
-            done = annotate_data(
-                teacher, data, out, split, queries, candidates, depth, revision, batch_size, bf16, written
-            )
-            if written is not None:
-                run = done.store.to_run()
-                run = top_by_teacher(run, done.judged, top) if top is not None else run
-                write_scores(run, export or out / "top.trec", written, done.data)
+        done = api.annotate(
+            teacher, data, out, split=split, queries=queries, candidates=candidates, depth=depth, revision=revision,
+            batch_size=batch_size, bf16=bf16, top=top, export=export, shape=shape, progress=True,
+        )  # fmt: skip
         found = {"out": str(out), "queries": done.queries, "pairs": len(done.store), "scored_now": done.scored}
         if as_json:
             print(json.dumps(found, indent=2))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 OBJECTIVES = "objective=one_hot,softmax_ce + one_hot,0.1 * margin_mse + one_hot"
 QUESTIONS = [
     "how do I copy a file",
@@ -24,22 +26,23 @@ def register(app: typer.Typer) -> None:
     def demo(
         out: Path = typer.Option(Path("runs/demo"), "--out", help="Run directory."),
         override: list[str] = typer.Option([], "--set", help="Change a value of the demo's recipe."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Distil a cross-encoder into 2-layer dual encoders on Python's own docstrings: about 5 minutes on 2 cores."""
-        from limbeck.cli.console import err, reporter
-        from limbeck.cli.console import out as console
+        from limbeck import api
         from limbeck.cli.tables import print_warnings, results_table
+        from limbeck.console import err
+        from limbeck.console import out as console
         from limbeck.files import read_json
         from limbeck.printable import json_text
-        from limbeck.progress import reporting
         from limbeck.training.results import rows_as_json
-        from limbeck.training.sweep import sweep
 
         begun = "A small run on the docstrings of this Python: about 5 minutes on 2 cores."
         err.print(f"{begun} Ctrl-C stops it; the same command goes on.", highlight=False, soft_wrap=True)
-        with reporting(reporter()):
-            result = sweep("demo", [OBJECTIVES], out=out, overrides=override, questions=QUESTIONS, note=NOTE)
+        result = api.sweep(
+            "demo", [OBJECTIVES], out=out, overrides=override, questions=QUESTIONS, note=NOTE, progress=True
+        )
         if as_json:
             found = {"folder": str(out), "seconds": result.seconds, "rows": rows_as_json(result.rows)}
             found["warnings"] = result.warnings

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -13,23 +15,21 @@ def register(app: typer.Typer) -> None:
         recipe: str = typer.Argument(help="A recipe file, or the name of one that ships (`limbeck recipes`)."),
         out: Path = typer.Option(None, "--out", help="Run directory; runs/NAME by default."),
         override: list[str] = typer.Option([], "--set", help="Change a value, e.g. --set stages.0.steps=100."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Distil a teacher into a student. Killed at any point, the same command goes on where it was."""
         from limbeck.cli.early import require_recipe
 
         require_recipe(recipe, override)
-        from limbeck.cli.console import out as console
-        from limbeck.cli.console import reporter
+        from limbeck import api
         from limbeck.cli.tables import print_warnings, results_table
+        from limbeck.console import out as console
         from limbeck.printable import json_text
-        from limbeck.progress import reporting
-        from limbeck.training import distill as run
         from limbeck.training.processes import is_main
         from limbeck.training.results import rows_as_json
 
-        with reporting(reporter()):
-            result = run(recipe, out, override)
+        result = api.distill(recipe, out, override, progress=True)
         if not is_main():
             return
         if as_json:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 SHORTEST = 3  # [CLS], a word piece, [SEP]
 
 
@@ -52,6 +54,7 @@ def register(app: typer.Typer) -> None:
         store: Path = typer.Option(None, help="Keep document vectors here, and use those that are there."),
         run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
         fail_below: list[str] = typer.Option([], help="Exit with 1 if a measure is lower, e.g. ndcg@10=0.60."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Measure a model on judged queries or labelled pairs."""
@@ -65,20 +68,18 @@ def register(app: typer.Typer) -> None:
         require_ranker(model, against)
         refuse_overwriting(run, model, data, against, candidates)
         require_writable(run)
-        from limbeck.cli.console import err, reporter
-        from limbeck.evaluation.evaluate import run_evaluation
-        from limbeck.evaluation.request import Request
+        from limbeck import api
+        from limbeck.console import err
         from limbeck.printable import json_text
-        from limbeck.progress import reporting
 
         names = [name.strip() for name in measures.split(",")] if measures else None
-        request = Request(
-            model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
-            [gate.measure for gate in gates], mode, fusion, alpha, tokens, head,
-            against_mode, against_fusion, against_alpha, seed,
+        found = api.evaluate(
+            model, data, task=task, mode=mode, fusion=fusion, alpha=alpha, split=split, against=against,
+            against_mode=against_mode, against_fusion=against_fusion, against_alpha=against_alpha,
+            candidates=candidates, depth=depth, add_judged=add_judged, measures=names,
+            also=[gate.measure for gate in gates], relevance_level=relevance_level, lengths=tokens, head=head,
+            limit=limit, seed=seed, store=store, run=run, progress=True,
         )  # fmt: skip
-        with reporting(reporter()):
-            found = run_evaluation(request)
         print(json_text(found.as_json()) if as_json else found)
         missed = failures(gates, found.measures)
         for line in missed:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -22,6 +24,7 @@ def register(app: typer.Typer) -> None:
         seed: int = typer.Option(0),
         teacher: str = typer.Option(None, "--filter", help="A matcher whose scores decide which queries are kept."),
         keep: float = typer.Option(None, help="The share of queries that --filter keeps; 0.7 by default."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Append to each document the queries it might answer, for sparse search. Nothing is generated twice."""
@@ -29,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
         require_data(data)
         require_model(model, teacher)
-        from limbeck.cli.console import reporter
+        from limbeck.console import reporter
         from limbeck.progress import reporting
         from limbeck.search.doc2query import Sampling
         from limbeck.search.expand import expand_data

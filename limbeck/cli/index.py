@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 if TYPE_CHECKING:
     from limbeck.search.index import SearchIndex
 
@@ -42,6 +44,7 @@ def register(app: typer.Typer) -> None:
         compact: bool = typer.Option(False, "--compact", help="Rewrite it without what was deleted, as one piece."),
         verify: bool = typer.Option(False, "--verify", help="Read everything and compare it with its checksums."),
         seed: int = typer.Option(0),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Index passages for `limbeck search`: by a model's vectors and by BM25."""
@@ -52,10 +55,10 @@ def register(app: typer.Typer) -> None:
         require_model(None if no_dense and data is None else model)
         if data is None and not no_dense and (delete or compact or verify or add):
             require_index(out)
-        from limbeck.cli.console import reporter
+        from limbeck import api
+        from limbeck.console import reporter
         from limbeck.errors import LimbeckError
         from limbeck.progress import reporting, say
-        from limbeck.search.build import build_index
         from limbeck.search.index import SearchIndex
         from limbeck.search.milvus_address import is_milvus, trust
 
@@ -70,9 +73,9 @@ def register(app: typer.Typer) -> None:
                     raise LimbeckError("an index is built or changed, not both at once; leave DATA out")
                 if model is None and not no_dense:
                     raise LimbeckError(f"no model is given; {USAGE}")
-                found = build_index(
-                    model, data, out, kind, language, k1, b, window, stride, not no_dense, not no_sparse, store, seed,
-                    expansions,
+                found = api.index(
+                    model, data, out, kind=kind, language=language, k1=k1, b=b, window=window, stride=stride,
+                    dense=not no_dense, sparse=not no_sparse, store=store, expansions=expansions, seed=seed,
                 )  # fmt: skip
             elif changes:
                 _refuse_build_options(context)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -22,6 +24,7 @@ def register(app: typer.Typer) -> None:
         near: int = typer.Option(None, min=1, help="Neighbours that go to the transfer set (neighbours); 50."),
         titles: bool = typer.Option(False, "--titles", help="Titles as texts of their own: query, title, text."),
         seed: int = typer.Option(0),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Make labelled pairs, and unlabelled ones to distil on, from queries and judgements."""
@@ -29,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
         require_data(data)
         require_model(model)
-        from limbeck.cli.console import reporter
+        from limbeck.console import reporter
         from limbeck.progress import reporting
         from limbeck.training.pair_builders import build_pairs
 

@@ -20,9 +20,9 @@ def register(app: typer.Typer) -> None:
 
             print(json_text(recipe_schema()) if schema else keys_page(), end="\n" if schema else "")
             return
-        from limbeck.training.recipe_files import read_recipe, shipped
+        from limbeck import api
 
-        found = {name: read_recipe(path)[1].get("description", "") for name, path in shipped().items()}
+        found = api.recipes()
         if as_json:
             print(json_text(found))
             return

@@ -21,6 +21,9 @@ class ListsAnalyses(TyperCommand):
             formatter.write_dl([(name, found.about) for name, found in requested().items()])
 
 
+from limbeck.cli.options import DEVICE
+
+
 def register(app: typer.Typer) -> None:
     @app.command(cls=ListsAnalyses)
     def report(
@@ -31,6 +34,7 @@ def register(app: typer.Typer) -> None:
             "--set",
             help="With --add rank, the size of its matrix: evaluation.rank_queries=200, ...rank_documents=400.",
         ),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Write a run's report.html again, from what the run left behind."""
@@ -40,7 +44,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.report.run import run_report
 
         if add or set_:
-            from limbeck.cli.console import reporter
+            from limbeck.console import reporter
             from limbeck.progress import reporting
             from limbeck.training.add_analyses import add_analyses
 

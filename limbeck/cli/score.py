@@ -4,28 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-if TYPE_CHECKING:
-    from limbeck.scoring.engine import Engine
-
-
-def _engine(name: str, workers: int | None, address: str | None) -> Engine:
-    from limbeck.errors import LimbeckError, did_you_mean
-
-    if name == "ray":
-        from limbeck.scoring.ray_engine import RayEngine
-
-        return RayEngine(workers, address)
-    if name != "local":
-        raise LimbeckError(f"--engine {name}: no such engine; {did_you_mean(name, ['local', 'ray'])}")
-    if address is not None:
-        raise LimbeckError("--address names a Ray cluster; add --engine ray")
-    from limbeck.scoring.local import LocalEngine
-
-    return LocalEngine(workers)
+from limbeck.cli.options import DEVICE
 
 
 def register(app: typer.Typer) -> None:
@@ -40,13 +22,16 @@ def register(app: typer.Typer) -> None:
         head: str = typer.Option("auto", help="Who computes: torch, onnx, the faster of both (auto), or int8."),
         engine: str = typer.Option("local", help="Where: local (processes of this machine) or ray."),
         address: str = typer.Option(None, help="A Ray cluster (host:port); without it one is started here."),
-        workers: int = typer.Option(None, min=1, help="Processes; by default one for each core that this one may use."),
+        workers: int = typer.Option(
+            None, min=1, help="Processes; one for each core by default; with --device cuda, one."
+        ),
         shard: int = typer.Option(None, min=1, help="Pairs in one file of scores; 100,000 by default."),
         dtype: str = typer.Option("float32", help="How vectors are stored: float32, float16 or int8."),
         columns: str = typer.Option(
             None, help="Columns of the list to return: a,b,c, or all, or none; by default its ids or texts."
         ),
         store: Path = typer.Option(None, help="Keep vectors here, for other lists of the same texts."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Score pairs: each distinct text is encoded once, then a pair costs the head alone."""
@@ -55,13 +40,12 @@ def register(app: typer.Typer) -> None:
         require_model(model)
         require_data(pairs, left, right)
         require_precision(dtype)
-        from limbeck.cli.console import reporter
-        from limbeck.progress import reporting
-        from limbeck.scoring.job import score_pairs
+        from limbeck import api
 
-        where = _engine(engine, workers, address)
-        with reporting(reporter()):
-            done = score_pairs(model, pairs, out, where, left, right, top_k, shard, dtype, store, head, columns)
+        done = api.score(
+            model, pairs, out, left=left, right=right, top_k=top_k, head=head, engine=engine, address=address,
+            workers=workers, shard=shard, dtype=dtype, columns=columns, store=store, progress=True,
+        )  # fmt: skip
         facts = {
             "out": str(out),
             "pairs": done.pairs,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 if TYPE_CHECKING:
     from limbeck.search.index import SearchIndex
     from limbeck.search.results import Results
@@ -38,6 +40,7 @@ def register(app: typer.Typer) -> None:
             False, "--timings", help="Time every stage of single queries; bytes of all parts."
         ),
         milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Search an index: passages with their scores, and which of dense and sparse found them."""
@@ -47,15 +50,12 @@ def register(app: typer.Typer) -> None:
         from limbeck.files import require_writable
 
         require_writable(run)
-        from limbeck.cli.console import reporter
+        from limbeck import api
+        from limbeck.console import reporter
         from limbeck.errors import LimbeckError
         from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting
-        from limbeck.search.index import SearchIndex
-        from limbeck.search.milvus_address import trust
 
-        if milvus is not None:
-            trust(milvus)
         options: dict[str, Any] = {"mode": mode, "fusion": fusion, "alpha": alpha, "where": where}
         if queries is None and (run is not None or timings):
             raise LimbeckError("there are no queries to search for; name a file of them with --queries")
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
             raise LimbeckError("--explain: shows hits, and a file of queries shows none; ask one query")
         refuse_overwriting(run, queries, index)
         with reporting(reporter()):
-            opened = SearchIndex.open(index)
+            opened = api.open_index(index, milvus=milvus)
             opened.check(mode, fusion, alpha)
             opened.allowed(where)
             if queries is not None:
@@ -104,8 +104,8 @@ def _asked() -> Iterator[str]:
 
 def _printer(index: SearchIndex, explain: bool, as_json: bool, indent: int | None) -> Callable[[Results], None]:
     """Shows the answers to one query; of several queries, JSON has one line each."""
-    from limbeck.cli.console import out as console
     from limbeck.cli.hits import print_results
+    from limbeck.console import out as console
     from limbeck.printable import json_text
 
     def show(results: Results) -> None:
@@ -135,8 +135,8 @@ def _many(
         write_run(index.run(queries, k or RUN_DEPTH, **options), run)
         facts["run"] = str(run)
     if timings:
-        from limbeck.cli.console import out as console
         from limbeck.cli.tables import timings_table
+        from limbeck.console import out as console
         from limbeck.evaluation.search_speed import search_timings
 
         table = search_timings(index, queries.take(range(len(queries))), k or 10, **options)

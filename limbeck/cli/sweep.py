@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 
 def register(app: typer.Typer) -> None:
     @app.command()
@@ -22,22 +24,23 @@ def register(app: typer.Typer) -> None:
         out: Path = typer.Option(None, "--out", help="Directory; runs/NAME-sweep by default."),
         override: list[str] = typer.Option([], "--set", help="Change a value for all, e.g. --set stages.0.steps=100."),
         drop_students: bool = typer.Option(False, "--drop-students", help="Keep the best student's weights only."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Run a recipe over a grid of settings. Cut short or given more values or seeds, it does only what is new."""
         from limbeck.cli.early import require_recipe
 
         require_recipe(recipe, override, [*over, *tune])
-        from limbeck.cli.console import out as console
-        from limbeck.cli.console import reporter
+        from limbeck import api
         from limbeck.cli.tables import print_warnings, results_table
+        from limbeck.console import out as console
         from limbeck.printable import json_text
-        from limbeck.progress import reporting
         from limbeck.training.results import rows_as_json
-        from limbeck.training.sweep import sweep as run
 
-        with reporting(reporter()):
-            result = run(recipe, over, tune, seeds, out, against, override, keep=not drop_students)
+        result = api.sweep(
+            recipe, over, tune=tune, seeds=seeds, against=against, out=out, overrides=override,
+            drop_students=drop_students, progress=True,
+        )  # fmt: skip
         failed = [f"{row.name}: {text}" for row in result.rows for text in row.failed or []]
         if as_json:
             found = {"folder": str(result.folder), "seconds": result.seconds, "rows": rows_as_json(result.rows)}

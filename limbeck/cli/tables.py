@@ -31,7 +31,7 @@ def results_table(rows: list[ResultRow], width: int) -> Table:
 
 def print_warnings(lines: Sequence[str]) -> None:
     """What a table does not say by itself, below it."""
-    from limbeck.cli.console import out
+    from limbeck.console import out
 
     for line in lines:
         out.print(f"\nwarning: {line}", style="yellow", highlight=False, markup=False, soft_wrap=True)

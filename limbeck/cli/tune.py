@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from limbeck.cli.options import DEVICE
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -33,6 +35,7 @@ def register(app: typer.Typer) -> None:
             None, "--write/--no-write", help="Always or never; by default if alpha beats reciprocal rank fusion."
         ),
         out: Path = typer.Option(None, "--out", help="Also write the curve as an HTML page."),
+        device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Set alpha in score = alpha * sparse + dense, and show what every alpha is worth."""
@@ -43,8 +46,8 @@ def register(app: typer.Typer) -> None:
         from limbeck.files import require_writable
 
         require_writable(out)
-        from limbeck.cli.console import out as console
-        from limbeck.cli.console import reporter
+        from limbeck.console import out as console
+        from limbeck.console import reporter
         from limbeck.evaluation.tune_index import tune_index
         from limbeck.files import refuse_overwriting
         from limbeck.progress import reporting

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.config import MatcherConfig, architecture_of
+from limbeck.matchers.device import chosen_device
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.starts import local_start
 
 
 def build(config: MatcherConfig) -> Matcher:
-    """Make the matcher that a config describes; new parts are initialised from torch's global generator."""
+    """Make the matcher that a config describes; new parts are initialised from torch's global generator.
+
+    It is made on the CPU, so that a seed gives the same weights everywhere, then moved to the chosen device.
+    """
     with quiet():
-        return architecture_of(config.kind).build(config, local_start(config))
+        return architecture_of(config.kind).build(config, local_start(config)).to(chosen_device())

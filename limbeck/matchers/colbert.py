@@ -125,9 +125,11 @@ class ColBERT(EncodingMatcher):
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> ColBERT:
         """Load a sentence-transformers, PyLate or Stanford ColBERT folder or hub name."""
-        return load_safely(
-            path, revision, lambda folder: cls(MultiVectorEncoder(folder, **HERE_ONLY), stored_interaction(folder))
-        )
+
+        def make(folder: str) -> ColBERT:
+            return cls(MultiVectorEncoder(folder, device="cpu", **HERE_ONLY), stored_interaction(folder))
+
+        return load_safely(path, revision, make)
 
 
 def _model(config: ColBERTConfig) -> MultiVectorEncoder:
@@ -152,6 +154,7 @@ def _model(config: ColBERTConfig) -> MultiVectorEncoder:
         ],
         prompts=_markers(tokenizer),
         similarity_fn_name=config.similarity,
+        device="cpu",
     )
 
 

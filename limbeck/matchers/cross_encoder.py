@@ -132,7 +132,7 @@ class CrossEncoder(Matcher):
 
     @classmethod
     def build(cls, config: Any, local: Any) -> CrossEncoder:
-        return cls(STCrossEncoder(modules=_modules(local), activation_fn=nn.Identity()))
+        return cls(STCrossEncoder(modules=_modules(local), activation_fn=nn.Identity(), device="cpu"))
 
     @classmethod
     def reads(cls, folder: Path) -> bool:
@@ -155,8 +155,8 @@ class CrossEncoder(Matcher):
         def make(folder: str) -> CrossEncoder:
             segmented = load_segmented(Path(folder))
             if segmented is not None:
-                return cls(STCrossEncoder(modules=segmented, activation_fn=raw))
-            return cls(STCrossEncoder(folder, activation_fn=raw, **HERE_ONLY))
+                return cls(STCrossEncoder(modules=segmented, activation_fn=raw, device="cpu"))
+            return cls(STCrossEncoder(folder, activation_fn=raw, device="cpu", **HERE_ONLY))
 
         return load_safely(path, revision, make)
 

@@ -1,14 +1,40 @@
-"""Where tensors live: batches follow the model that reads them."""
+"""Where tensors live: models are on the device that was chosen, and batches follow the model that reads them."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from limbeck.errors import LimbeckError
+from limbeck.matchers.device_choice import asked_device, check_device_name
+
 T = TypeVar("T")
+
+
+def chosen_device(name: str | None = None) -> torch.device:
+    """The device that models run on: the one that is named or was asked for, else a GPU if CUDA sees one, else the CPU.
+
+    Each process that `torchrun` started has a GPU of its own.
+    """
+    found = check_device_name(name) if name is not None else asked_device()
+    device = torch.device(found or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise LimbeckError("device mps: torch sees no Apple GPU; use cpu")
+    return _own_gpu(device) if device.type == "cuda" else device
+
+
+def _own_gpu(device: torch.device) -> torch.device:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        raise LimbeckError(f"device {device}: torch sees no GPU; use cpu, or install torch with CUDA")
+    if device.index is not None and device.index >= count:
+        raise LimbeckError(f"device {device}: there are {count} GPUs, counted from 0; use cuda:{count - 1} or less")
+    several = device.index is None and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % count) if several else device
 
 
 def on_device(value: T, device: torch.device | str) -> T:

@@ -174,7 +174,8 @@ class DualEncoder(EncodingMatcher):
         else:
             modules = [*_modules(local)]
         similarity: Any = local.similarity
-        model = SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=local.prompts)
+        told: Any = {"similarity_fn_name": similarity, "prompts": local.prompts}
+        model = SentenceTransformer(modules=modules, device="cpu", **told)
         return cls(model, cls.make_interaction(config))
 
     @classmethod
@@ -196,7 +197,7 @@ class DualEncoder(EncodingMatcher):
         """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
 
         def make(folder: str) -> DualEncoder:
-            model = load_tct(folder) or SentenceTransformer(folder, **HERE_ONLY)
+            model = load_tct(folder) or SentenceTransformer(folder, device="cpu", **HERE_ONLY)
             return cls(model, stored_interaction(folder))
 
         return load_safely(path, revision, make)

@@ -10,20 +10,29 @@ from limbeck.files import put_back_directory
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.bf16 import use_bf16
 from limbeck.matchers.config import DEFAULT_KIND, architectures
+from limbeck.matchers.device_choice import using_device
 from limbeck.matchers.folder_checks import OWN_CONFIG as CONFIG
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.names import local_folder
 
 
-def load(name: str | Path, revision: str | None = None, bf16: bool = False) -> Matcher:
-    """The matcher in a folder or under a hub name: a cross-encoder, a dual encoder or a ColBERT, as its files say.
+def load(name: str | Path, revision: str | None = None, bf16: bool = False, device: str | None = None) -> Matcher:
+    """The matcher in a folder, in a run's directory or under a hub name; its files say which architecture it is.
 
-    With `bf16` its transformer computes in bfloat16.
+    With `bf16` its transformer computes in bfloat16. Without a `device` it goes where LIMBECK_DEVICE says, else to a
+    GPU if there is one, else to the CPU.
+
+    >>> import limbeck as lb
+    >>> model = lb.load("runs/mine")
+    >>> ranking = model.rank("copy a file", ["sort a list", "copy one file to a folder"])
+    >>> sorted(position for position, score in ranking)
+    [0, 1]
     """
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
         put_back_directory(Path(str(name)).expanduser())
     folder = model_folder(local_folder(name, revision))  # a run directory stands for its student
-    matcher = _kind(folder).from_pretrained(folder)
+    with using_device(device):
+        matcher = _kind(folder).from_pretrained(folder)
     matcher.folder = Path(folder)
     return use_bf16(matcher) if bf16 else matcher
 

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.base import TextBatch
+from limbeck.matchers.device import chosen_device
 from limbeck.matchers.folder_checks import check_folder
 from limbeck.matchers.names import local_folder
 from limbeck.matchers.quiet import quiet
@@ -34,7 +35,10 @@ _one_at_a_time = RLock()
 
 
 def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Made]) -> Made:
-    """What `make` loads from the folder, or the hub's model, `name`; refused in one line if it is not sound."""
+    """What `make` loads from the folder, or the hub's model, `name`; refused in one line if it is not sound.
+
+    It is made and tried out on the CPU, then moved to the chosen device.
+    """
     folder = local_folder(name, revision)
     check_folder(folder)
     with naming_load_errors(name), quiet(), complete_weights(folder):
@@ -42,7 +46,7 @@ def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Ma
     check_tokens(made, folder)
     with naming_load_errors(name, "a model that scores"), quiet():
         _try_out(made)
-    return made
+    return made.to(chosen_device())
 
 
 @torch.inference_mode()

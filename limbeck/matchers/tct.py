@@ -53,7 +53,7 @@ def load_tct(path: str) -> SentenceTransformer | None:
     if listing.exists():
         entries = json.loads(listing.read_text(encoding="utf-8"))
         modules = [TctTransformer.load(path, **HERE_ONLY), Pooling.load(str(Path(path) / entries[1]["path"]))]
-        return SentenceTransformer(modules=modules, similarity_fn_name="dot")
+        return SentenceTransformer(modules=modules, similarity_fn_name="dot", device="cpu")
     return _released(path)
 
 
@@ -85,4 +85,4 @@ def _released(path: str) -> SentenceTransformer:
     positions = getattr(transformer.config, "max_position_embeddings", DOCUMENT_LENGTH)
     transformer.max_seq_length = transformer.document_length = min(DOCUMENT_LENGTH, positions)
     pooling = Pooling(transformer.get_embedding_dimension(), "mean", include_prompt=False)
-    return SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")
+    return SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot", device="cpu")

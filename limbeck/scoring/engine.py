@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.matchers.device_choice import asked_device
 from limbeck.progress import say
 
 ATTEMPTS = 3
@@ -17,9 +18,35 @@ MEMORY = "free some memory, or use fewer --workers, and run the same command aga
 
 
 class Engine(Protocol):
-    """Runs a job's shards somewhere, and calls `advance` with the number of pairs that were done."""
+    """Runs a job's shards somewhere, and calls `advance` with the number of pairs that were done.
+
+    Workers score on `device`. It is the CPU unless a device was asked for: several processes share a GPU badly, since
+    each holds its own copy of the model and waits for the others.
+    """
+
+    device: str
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None: ...
+
+
+def engine_named(name: str, workers: int | None = None, address: str | None = None) -> Engine:
+    """The engine `local` or `ray`; `address` is that of a Ray cluster."""
+    if name == "ray":
+        from limbeck.scoring.ray_engine import RayEngine
+
+        return RayEngine(workers, address)
+    if name != "local":
+        raise LimbeckError(f"--engine {name}: no such engine; {did_you_mean(name, ['local', 'ray'])}")
+    if address is not None:
+        raise LimbeckError("--address names a Ray cluster; add --engine ray")
+    from limbeck.scoring.local import LocalEngine
+
+    return LocalEngine(workers)
+
+
+def worker_device() -> str:
+    """Where workers score: on the device that was asked for, else on the CPU, even where there is a GPU."""
+    return asked_device() or "cpu"
 
 
 def cores() -> int:

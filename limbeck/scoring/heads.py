@@ -6,6 +6,7 @@ see the model at all.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,11 +77,11 @@ def require_head(matcher: Matcher, how: str) -> None:
 
 def running(interaction: Interaction, how: str = "torch") -> Interaction:
     """The interaction as it runs fastest: in torch, in onnxruntime, or in onnxruntime with 8-bit weights."""
-    folded = interaction.folded()
     if how == "torch":
-        return folded
+        return interaction.folded()
     from limbeck.scoring.onnx_head import OnnxHead, has_graph
 
+    folded = (interaction if interaction.device.type == "cpu" else deepcopy(interaction).cpu()).folded()
     if not has_graph(folded):
         raise LimbeckError(f"--head {how}: this model has no transformer head to run there; use --head torch")
     return OnnxHead(folded, int8=how == "int8")

@@ -28,6 +28,7 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, digest, make_directory, naming_disk_errors, write_atomically, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.device import chosen_device
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
 from limbeck.matchers.loading import model_folder
 from limbeck.progress import progress, say
@@ -110,6 +111,7 @@ def score_pairs(
             remedy = "leave --shard out, or choose another --out"
             raise LimbeckError(f"{folder}: was begun with --shard {known.shard}, not {shard}; {remedy}")
         encoded = _encode(matcher, source, folder, dtype, asked.store) if encodes_apart(matcher) else 0
+        matcher.to(chosen_device(engine.device))  # texts are encoded: the rest is tried out where workers run
         plan = known or _planned(folder, asked, source, matcher, shard)
         waiting = missing_parts(folder, plan.shards)
         todo = sum(_size(plan, number) for number in waiting)

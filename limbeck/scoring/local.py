@@ -16,14 +16,15 @@ from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.progress import reporting
-from limbeck.scoring.engine import Waiting, cores, in_words
+from limbeck.scoring.engine import Waiting, cores, in_words, worker_device
 
 
 class LocalEngine:
     """Runs a job's shards in `workers` processes; one worker runs in this one."""
 
-    def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or cores()
+    def __init__(self, workers: int | None = None, device: str | None = None) -> None:
+        self.device = device or worker_device()
+        self.workers = workers or (cores() if self.device == "cpu" else 1)  # each has a copy of the model on a GPU
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         count = min(self.workers, len(shards))
@@ -31,17 +32,17 @@ class LocalEngine:
             from limbeck.scoring.scorer import one_thread
             from limbeck.scoring.worker import Worker
 
-            worker = Worker(folder)
+            worker = Worker(folder, self.device)
             with reporting(None), one_thread():  # as a process of a pool has, so that sums come out alike
                 for shard in shards:
                     advance(worker.run(shard))
             return
-        _Pool(folder, shards, advance).run(count)
+        _Pool(folder, shards, advance, self.device).run(count)
 
 
 class _Pool:
-    def __init__(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
-        self.folder, self.waiting, self.advance = folder, Waiting(shards), advance
+    def __init__(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None], device: str) -> None:
+        self.folder, self.waiting, self.advance, self.device = folder, Waiting(shards), advance, device
         self.context = multiprocessing.get_context("spawn")
         self.busy: dict[Any, tuple[Any, int | None]] = {}  # pipe -> process, its shard
 
@@ -61,7 +62,7 @@ class _Pool:
 
     def _start(self) -> None:
         ours, theirs = self.context.Pipe()
-        process = self.context.Process(target=_work, args=(str(self.folder), theirs), daemon=True)
+        process = self.context.Process(target=_work, args=(str(self.folder), theirs, self.device), daemon=True)
         process.start()
         theirs.close()
         self.busy[ours] = (process, None)
@@ -97,7 +98,7 @@ class _Pool:
         self._start()
 
 
-def _work(folder: str, pipe: Connection) -> None:
+def _work(folder: str, pipe: Connection, device: str) -> None:
     """What a worker process does until its driver has no more shards, or is gone."""
     import torch
 
@@ -105,7 +106,7 @@ def _work(folder: str, pipe: Connection) -> None:
 
     torch.set_num_threads(1)
     try:
-        worker = Worker(Path(folder))
+        worker = Worker(Path(folder), device)
         while True:
             shard = pipe.recv()
             pipe.send(("done", worker.run(shard)))

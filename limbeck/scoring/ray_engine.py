@@ -19,7 +19,7 @@ from threading import Thread
 from typing import Any
 
 from limbeck.errors import LimbeckError
-from limbeck.scoring.engine import Waiting, cores, in_words
+from limbeck.scoring.engine import Waiting, cores, in_words, worker_device
 from limbeck.scoring.plan import JOB
 from limbeck.scoring.ray_folder import private_folder
 from limbeck.scoring.worker import Worker
@@ -31,11 +31,11 @@ OBJECTS = 2 << 30  # bytes of Ray's object store: nothing of ours lies there, bu
 class ShardWorker:
     """The actor: a `Worker` whose mistakes come back as words, not as Ray's tracebacks."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, device: str = "cpu") -> None:
         import torch
 
         torch.set_num_threads(1)
-        self.folder = Path(folder)
+        self.folder, self.device = Path(folder), device
         self.worker: Worker | None = None
 
     def run(self, shard: int) -> tuple[int | None, str]:
@@ -44,7 +44,7 @@ class ShardWorker:
             if not (self.folder / JOB).exists():
                 remedy = "put --out and the texts where every machine of the cluster sees them"
                 raise LimbeckError(f"{self.folder}: is not there on the machine {os.uname().nodename}; {remedy}")
-            self.worker = self.worker or Worker(self.folder)
+            self.worker = self.worker or Worker(self.folder, self.device)
             return self.worker.run(shard), ""
         except Exception as error:
             return None, in_words(error, self.folder)
@@ -53,8 +53,8 @@ class ShardWorker:
 class RayEngine:
     """Runs a job's shards in `workers` actors; one for each of the cluster's cores by default."""
 
-    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
-        self.workers, self.address = workers, address
+    def __init__(self, workers: int | None = None, address: str | None = None, device: str | None = None) -> None:
+        self.workers, self.address, self.device = workers, address, device or worker_device()
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         with _cluster(self.address, self.workers) as ray:
@@ -62,25 +62,31 @@ class RayEngine:
             if self.workers is not None and self.workers > there:
                 raise LimbeckError(f"the cluster has {there} cores; use --workers {there} or fewer")
             count = min(self.workers or there, len(shards))
-            _Actors(ray, folder.resolve(), shards, advance).run(count)
+            _Actors(ray, folder.resolve(), shards, advance, self.device).run(count)
 
 
 class _Actors:
-    def __init__(self, ray: Any, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
-        self.ray, self.folder, self.advance = ray, folder, advance
+    def __init__(
+        self, ray: Any, folder: Path, shards: Sequence[int], advance: Callable[[int], None], device: str
+    ) -> None:
+        self.ray, self.folder, self.advance, self.device = ray, folder, advance, device
         self.waiting = Waiting(shards)
-        self.made = ray.remote(num_cpus=1, max_restarts=0)(ShardWorker)
+        gpus = {"num_gpus": 1} if device.startswith("cuda") else {}  # Ray hides GPUs from actors that ask for none
+        self.made = ray.remote(num_cpus=1, max_restarts=0, **gpus)(ShardWorker)
         self.busy: dict[Any, tuple[Any, int]] = {}  # task -> actor, its shard
 
     def run(self, count: int) -> None:
         for _ in range(count):
-            self._next(self.made.remote(str(self.folder)))
+            self._next(self._actor())
         while self.busy:
             ready, _ = self.ray.wait(list(self.busy), num_returns=1, timeout=PATIENCE)
             if not ready:
                 _require_nodes(self.ray)
             for task in ready:
                 self._heard(task)
+
+    def _actor(self) -> Any:
+        return self.made.remote(str(self.folder), self.device)
 
     def _next(self, actor: Any) -> None:
         shard = self.waiting.next()
@@ -94,7 +100,7 @@ class _Actors:
         except self.ray.exceptions.RayActorError:
             _require_nodes(self.ray)
             self.waiting.died(shard, "on the cluster")
-            actor = self.made.remote(str(self.folder))
+            actor = self._actor()
         else:
             if done is None:
                 raise LimbeckError(problem)

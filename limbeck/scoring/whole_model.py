@@ -38,9 +38,10 @@ def warn_of_time(matcher: Matcher, source: Source) -> None:
         began = time.perf_counter()
         scorer.score(few)
     seconds = (time.perf_counter() - began) / len(few) * len(source)
+    place = "one core" if matcher.device.type == "cpu" else str(matcher.device)
     say(
         f"this {matcher.kind.replace('_', '-')} reads both texts of every pair together: {len(source):,} pairs take "
-        f"about {_duration(seconds)} on one core; for long lists, distil it into a dipair or a dual_encoder"
+        f"about {_duration(seconds)} on {place}; for long lists, distil it into a dipair or a dual_encoder"
     )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.device import chosen_device
 from limbeck.matchers.pair_scorer import PairScorer
 from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.heads import load_head, require_whole_head, running
@@ -42,8 +43,8 @@ def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
 class Worker:
     """Scores shards of one job; made in whatever process or machine sees its folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, device: str = "cpu") -> None:
+        self.folder, self.device = folder, device
         self.plan = plan = Plan.read(folder)
         require_whole_head(folder / HEAD)
         self.calibration = Calibration.load(folder / HEAD)
@@ -54,7 +55,8 @@ class Worker:
 
     def _of_stored_texts(self) -> Callable[[np.ndarray], np.ndarray]:
         stores = [EncodingStore.read(self.folder / place) for place in self.plan.stores]
-        scorer = PairScorer(running(load_head(self.folder / HEAD), self.plan.head), stores, self.plan.batch)
+        head = load_head(self.folder / HEAD).to(chosen_device(self.device))
+        scorer = PairScorer(running(head, self.plan.head), stores, self.plan.batch)
         return lambda rows: scorer.score(store_rows(self.folder, rows))
 
     def _of_whole_model(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -62,7 +64,7 @@ class Worker:
         from limbeck.matchers import load
         from limbeck.scoring.whole_model import WholeModel
 
-        matcher = load(self.plan.model)
+        matcher = load(self.plan.model, device=self.device)
         if model_identity(matcher, self.plan.model) != self.plan.identity:
             raise LimbeckError(f"{self.plan.model}: changed while its pairs were scored; choose another --out")
         return WholeModel(matcher, self.source.tables).score

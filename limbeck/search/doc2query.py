@@ -21,6 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import tokeniser_digest, weights_digest
+from limbeck.matchers.device import chosen_device
 from limbeck.matchers.folder_checks import check_folder
 from limbeck.matchers.names import local_folder
 from limbeck.matchers.quiet import quiet
@@ -61,7 +62,7 @@ class QueryGenerator:
             tokenizer = AutoTokenizer.from_pretrained(path, **HERE_ONLY)
             model = AutoModelForSeq2SeqLM.from_pretrained(path, **HERE_ONLY)
         check_vocabulary(tokenizer, model, path)
-        return cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
+        return cls(model.to(chosen_device()), tokenizer)
 
     def identity(self) -> dict[str, Any]:
         """All of the model that changes what it writes."""

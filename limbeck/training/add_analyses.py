@@ -8,6 +8,7 @@ from pathlib import Path
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import read_json
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.device_choice import restoring_device, use_recipe_device
 from limbeck.report.analyses.registry import analyses, requested
 from limbeck.training.analyse import Analyst
 from limbeck.training.measured import read_measured
@@ -20,6 +21,7 @@ from limbeck.training.sweep import MEASURED, PLAN
 CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
 
 
+@restoring_device
 def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = ()) -> None:
     """Compute analyses and keep them with the run; one that lacks what it needs is an error.
 
@@ -33,7 +35,9 @@ def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = 
         _check_name(name)
     if not (folder / METRICS).exists():
         raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
-    session = open_session(load_recipe(folder / "recipe.yaml", list(overrides)), folder)
+    recipe = load_recipe(folder / "recipe.yaml", list(overrides))
+    use_recipe_device(recipe.device)
+    session = open_session(recipe, folder)
     if not isinstance(session, Session):
         raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
     if (folder / "shared").is_dir():

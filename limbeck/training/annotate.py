@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from limbeck import __version__
-from limbeck.data import Qrels, RankingData, Run, Texts, load
+from limbeck.data import Qrels, RankingData, Run, Texts, load, write_scores
 from limbeck.data.queries import read_queries
-from limbeck.errors import LimbeckError, bad_input
+from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.evaluation import candidate_run, first_of, with_judged
 from limbeck.evaluation.candidates import ALL, GIVEN
 from limbeck.files import digest, write_json
@@ -23,6 +23,7 @@ from limbeck.sealed import opened, seal
 from limbeck.stores import ScoreStore, score_with_store
 from limbeck.stores.append_log import AppendLog
 
+SHAPES = ("trec", "sentence-transformers", "pylate", "flagembedding")  # of exported scores
 BLOCK = 512  # pairs that a crash can cost
 QUERIES = "queries.jsonl"  # in the store: what each query said
 
@@ -140,6 +141,22 @@ def annotate_data(
     scored = annotate(matcher, data, lists, store, batch_size)
     note_teacher(out, teacher, revision)
     return Annotated(store, data, judged, len(query_ids), scored)
+
+
+def export_shape(shape: str | None, export: str | Path | None, top: int | None) -> str | None:
+    """In which shape scores are written out besides; None where they are not."""
+    if shape is not None and shape not in SHAPES:
+        raise LimbeckError(f"unknown --shape {shape!r}; {did_you_mean(shape, list(SHAPES))}")
+    if shape is not None and export is None:
+        raise LimbeckError("--shape is that of an export; say where to with --export FILE")
+    return (shape or SHAPES[0]) if export is not None or top is not None else None
+
+
+def export_scores(done: Annotated, path: Path, shape: str, top: int | None = None) -> None:
+    """Write the scores of a store to a file; `top` keeps the best of each query, and its positives."""
+    run = done.store.to_run()
+    run = top_by_teacher(run, done.judged, top) if top is not None else run
+    write_scores(run, path, shape, done.data)
 
 
 def _refuse_export(store: ScoreStore, data: RankingData, shape: str) -> None:

@@ -143,7 +143,9 @@ def refuse_repeated(axes: Sequence[Axis]) -> None:
 
 
 def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
-    """Refuse `objective.NAME` where no objective has an argument of that name: it would change nothing."""
+    """Refuse `objective.NAME` where no objective has an argument of that name, and `device`: they change nothing."""
+    if any(axis.key == "device" for axis in axes):
+        raise LimbeckError("device: is no setting to vary, since a sweep runs on one device; use --device")
     objectives = [text for cell in grid for text in cell.recipe.stages[-1].objectives]
     known = sorted({name for text in objectives for name in argument_names(parse(text)[1])})
     for axis in axes:

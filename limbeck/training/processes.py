@@ -11,13 +11,15 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from limbeck.matchers.device import chosen_device
+
 
 def start_processes() -> None:
     """Join the other processes if `torchrun` started this one; the main one may work alone for days."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         from accelerate import PartialState
 
-        PartialState(cpu=not torch.cuda.is_available(), timeout=timedelta(days=7))
+        PartialState(cpu=chosen_device().type == "cpu", timeout=timedelta(days=7))
         if dist.get_backend() == "gloo":
             atexit.register(_leave)
 

@@ -12,6 +12,7 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation.measures import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.config import TEACHER, AnyMatcherConfig, matcher_config
+from limbeck.matchers.device_choice import check_device_name
 from limbeck.objectives import Objective, parse
 from limbeck.report.analyses.registry import AnalysisName, default_names
 from limbeck.scoring.calibration import check_criterion
@@ -331,6 +332,18 @@ class Recipe(Part):
     stages: list[Stage] = Field(min_length=1, description="how it is trained, one stage after the other")
     evaluation: EvaluationSpec = Field(EvaluationSpec(), description="how the result is measured")
     seed: int = Field(0, ge=0, lt=2**31, description="of everything that is drawn; parts may have one of their own")
+    device: str | None = Field(
+        None,
+        description="cpu, cuda, cuda:1 or mps; by default a GPU if there is one. --device on the command line wins",
+    )
+
+    @field_validator("device")
+    @classmethod
+    def _device_is_one(cls, value: str | None) -> str | None:
+        try:
+            return None if value is None else check_device_name(value)
+        except LimbeckError as error:
+            raise ValueError(str(error)) from error
 
     @field_validator("name")
     @classmethod

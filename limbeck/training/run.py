@@ -24,6 +24,8 @@ from limbeck.files import alone_in, recover_directory
 from limbeck.matchers import Matcher, build
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.base import weights_digest
+from limbeck.matchers.device import chosen_device
+from limbeck.matchers.device_choice import restoring_device, use_recipe_device
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import say
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
@@ -71,12 +73,16 @@ class Result:
         return self.folder / "report.html"
 
 
+@restoring_device
 def distill(
     recipe: str | Path | dict[str, Any] | Recipe, out: str | Path | None = None, overrides: list[str] | None = None
 ) -> Result:
     """Run a recipe. Killed at any point and called again, it goes on where it was; a finished run is returned as is."""
+    resolved = load_recipe(recipe, overrides)
+    use_recipe_device(resolved.device)
+    chosen_device()  # one that does not exist is refused before anything is written
     start_processes()
-    checked = with_classes(load_recipe(recipe, overrides))
+    checked = with_classes(resolved)
     folder = Path(out) if out is not None else Path("runs") / checked.name
     if (folder / STUDENTS).exists():
         raise LimbeckError(f"{folder}: holds a sweep; choose another --out")
@@ -134,7 +140,9 @@ def claim_folder(folder: Path, recipe: Recipe) -> None:
         if left == ["recipe.yaml"]:  # nothing has been done yet: a mistake may be mended
             write_recipe(recipe, place)
         elif place.exists():
-            difference = _difference(load_recipe(place).model_dump(mode="json"), recipe.model_dump(mode="json"))
+            # Without the device: a run may go on elsewhere.
+            theirs, ours = (each.model_dump(mode="json", exclude={"device"}) for each in (load_recipe(place), recipe))
+            difference = _difference(theirs, ours)
             if difference:
                 key, theirs, ours = difference
                 values = f"{key} is {json.dumps(theirs)} there and {json.dumps(ours)} here"

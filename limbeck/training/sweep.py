@@ -29,6 +29,8 @@ from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import alone_in, digest, directory_atomically, read_json, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.device import chosen_device
+from limbeck.matchers.device_choice import restoring_device, use_recipe_device
 from limbeck.progress import say
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
@@ -65,6 +67,7 @@ ERROR = "error.txt"  # in a student's folder: why it failed
 NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
 
 
+@restoring_device
 def sweep(
     recipe: str | Path | dict[str, Any] | Recipe,
     over: Sequence[str | Axis] = (),
@@ -88,6 +91,8 @@ def sweep(
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
     refuse_repeated([*axes, *tuned])
     base = load_base(recipe, overrides, [*axes, *tuned])
+    use_recipe_device(base.device)
+    chosen_device()  # one that does not exist is refused before anything is written
     grid = [replace(cell, recipe=with_classes(cell.recipe)) for cell in cells(base, axes)]
     refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from limbeck.errors import LimbeckError
 from limbeck.files import naming_disk_errors, write_json
 from limbeck.matchers.base import Matcher
-from limbeck.matchers.device import on_device
+from limbeck.matchers.device import chosen_device, on_device
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
 from limbeck.signals import Signals
@@ -248,8 +248,24 @@ class _Rhythm(TrainerCallback):
         self.last = time.monotonic()
 
 
+class _Arguments(TrainingArguments):
+    """Arguments of training on the chosen device. On their own they would take every GPU of the machine."""
+
+    @cached_property
+    def _setup_devices(self) -> torch.device:
+        device: torch.device = super()._setup_devices
+        if self.world_size > 1:  # torchrun gave each process its own
+            return device
+        chosen = self.distributed_state.device = chosen_device()
+        self._n_gpu = int(chosen.type == "cuda")
+        if chosen.type == "cuda":
+            torch.cuda.set_device(chosen)
+        return chosen
+
+
 def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: int, has_dev: bool) -> TrainingArguments:
-    return TrainingArguments(
+    device = chosen_device()
+    return _Arguments(
         output_dir=str(folder),
         max_steps=steps,
         per_device_train_batch_size=stage.batch_size // stage.accumulate,
@@ -260,7 +276,7 @@ def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: in
         weight_decay=stage.weight_decay,
         max_grad_norm=stage.max_grad_norm,
         bf16=stage.bf16,
-        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
+        use_cpu=device.type == "cpu",
         eval_strategy="steps" if has_dev else "no",
         eval_steps=eval_every,
         save_strategy="no",
@@ -273,7 +289,7 @@ def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: in
         disable_tqdm=True,
         remove_unused_columns=False,
         seed=seed,
-        dataloader_pin_memory=torch.cuda.is_available(),
+        dataloader_pin_memory=device.type == "cuda",
         ddp_find_unused_parameters=stage.only_restores_tokens,
     )
 

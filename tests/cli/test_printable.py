@@ -14,7 +14,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from limbeck.cli.console import Bars, Lines, PrintableConsole
+from limbeck.console import Bars, Lines, PrintableConsole
 from limbeck.printable import UNSAFE, json_text, printable, printable_streams
 
 EVIL = "a\x1b[31mred\x1b]0;title\x07\rover\x08\x9b1m\u202eesrever\u2066\u200f\x00\x7f\U000e0041z"
@@ -61,7 +61,7 @@ def test_tables_and_styled_texts_bring_no_escapes_and_no_markup_of_their_own():
 
 
 def test_a_label_with_brackets_or_escapes_is_shown_as_it_is(monkeypatch, capsys):
-    from limbeck.cli import console
+    from limbeck import console
 
     monkeypatch.setattr(console.time, "monotonic", count(0.0, 100.0).__next__)
     for reporter in (Bars(), Lines()):

@@ -384,7 +384,7 @@ def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, mo
     def said():
         pipe = Pipe()
         with scorer_module.one_thread():
-            local._work(str(out), pipe)
+            local._work(str(out), pipe, "cpu")
         (message,) = pipe.said
         return message
 
@@ -396,7 +396,7 @@ def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, mo
         kind, words = said()
         assert kind == "failed" and words.startswith(f"{out / '_job' / 'head'}: is damaged (")
         assert words.endswith("; run the same command again, which writes it again")
-    monkeypatch.setattr(worker_module, "Worker", lambda _: [][1])
+    monkeypatch.setattr(worker_module, "Worker", lambda *_: [][1])
     assert re.search(r"a worker failed in test_job.py:\d+ .IndexError: list index out of range.; please", said()[1])
 
 

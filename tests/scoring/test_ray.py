@@ -49,9 +49,9 @@ class StandIn:
 
         class Actor:
             @staticmethod
-            def remote(folder):
+            def remote(folder, device):
                 made = Actor()
-                made.run = Method(ShardWorker(folder))
+                made.run = Method(ShardWorker(folder, device))
                 return made
 
         return lambda _: Actor

@@ -409,9 +409,9 @@ def test_other_ways_of_running_reach_the_end(recipe, tmp_path, changes):
     if any("start" in change for change in changes):
         from limbeck.matchers import build, matcher_config
 
-        spec = matcher_config(start=recipe["student"]["start"], query_length=8, document_length=16)
+        spec = matcher_config(init_from=recipe["student"]["init_from"], query_length=8, document_length=16)
         build(spec).save_pretrained(tmp_path / "start")
-        recipe["student"]["start"] = str(tmp_path / "start")
+        recipe["student"]["init_from"] = str(tmp_path / "start")
     result = run(recipe, tmp_path / "run", *changes)
     assert result.rows[-1].name == "student"
     assert result.rows[-1].kept is not None

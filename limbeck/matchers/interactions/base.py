@@ -30,6 +30,12 @@ class Interaction(nn.Module, ABC):
     name: ClassVar[str]
     search: ClassVar[Search | None] = None  # how a whole corpus can be searched, if at all
     outputs: int = 1  # scores per pair
+    _place: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Empty and never saved: `.to(device)` moves it, so an interaction without weights knows where it is, too.
+        self.register_buffer("_place", torch.empty(0), persistent=False)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -63,8 +69,8 @@ class Interaction(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        first = next(self.parameters(), None)
-        return torch.device("cpu") if first is None else first.device
+        """Where encodings are scored."""
+        return next(self.parameters(), self._place).device
 
 
 INTERACTIONS: dict[str, type[Interaction]] = {}

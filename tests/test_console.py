@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from limbeck.cli import console
-from limbeck.cli.console import Bars, Lines
+from limbeck import console
+from limbeck.console import Bars, Lines
 
 
 def test_a_log_tells_the_whole_task_and_what_it_is_at(capsys, monkeypatch):
@@ -70,7 +70,7 @@ def test_a_bar_tells_the_time_left_however_far_apart_its_steps_are(monkeypatch):
 @pytest.mark.parametrize("kind", [Lines, Bars])
 def test_work_that_is_cut_short_is_not_called_done(capsys, monkeypatch, kind):
     clock = iter(range(0, 10_000, 30))
-    monkeypatch.setattr("limbeck.cli.console.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("limbeck.console.time.monotonic", lambda: float(next(clock)))
     with pytest.raises(KeyboardInterrupt), kind().task("Scoring", 10):
         raise KeyboardInterrupt
     assert "done" not in capsys.readouterr().err

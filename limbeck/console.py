@@ -1,4 +1,4 @@
-"""How the command line shows progress, tables and errors."""
+"""How progress, tables and errors are shown to a person."""
 
 from __future__ import annotations
 

@@ -1,0 +1,20 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+
+def _use(context: typer.Context, name: str | None) -> str | None:
+    """Until the command ends, models run there. The value needs no further handling."""
+    from limbeck.matchers.device_choice import using_device
+
+    context.with_resource(using_device(name))
+    return name
+
+
+DEVICE: Any = typer.Option(
+    None, "--device", callback=_use, help="Where models run: cpu, cuda, cuda:1 or mps; a GPU if there is one."
+)

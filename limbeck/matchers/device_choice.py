@@ -1,0 +1,66 @@
+"""Which device models are asked to run on. This half needs no torch, so that a mistyped name is reported at once.
+
+The first of these that is given decides: `device=` of a function or `--device` of a command; the `device` of a recipe;
+LIMBECK_DEVICE; a GPU, where CUDA sees one; the CPU. Apple's `mps` is used only where it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from limbeck.errors import LimbeckError
+
+VARIABLE = "LIMBECK_DEVICE"
+NAMES = r"cpu|mps|cuda(:\d+)?"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_asked: ContextVar[str | None] = ContextVar("limbeck_device", default=None)
+
+
+def check_device_name(name: str, source: str = "device") -> str:
+    """Refuse what names no device; whether the device exists is checked by `chosen_device`."""
+    if not re.fullmatch(NAMES, name):
+        raise LimbeckError(f"{source} {name!r}: is not a device; use cpu, cuda, cuda:1 or mps")
+    return name
+
+
+def asked_device() -> str | None:
+    """The device that was asked for, if any was."""
+    asked = _asked.get()
+    if asked is not None:
+        return asked
+    name = os.environ.get(VARIABLE)
+    return check_device_name(name, VARIABLE) if name else None
+
+
+@contextmanager
+def using_device(name: str | None) -> Iterator[None]:
+    """Run the models inside the block on a device; None leaves the choice as it is."""
+    token = _asked.set(check_device_name(name) if name is not None else _asked.get())
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def restoring_device(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function call `use_recipe_device` for the rest of its run."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with using_device(None):
+            return function(*args, **kwargs)
+
+    return run
+
+
+def use_recipe_device(name: str | None) -> None:
+    """Run models on a recipe's device, unless a caller asked for another; only inside `restoring_device`."""
+    _asked.set(_asked.get() or name)
