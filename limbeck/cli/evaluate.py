@@ -50,6 +50,7 @@ def register(app: typer.Typer) -> None:
         limit: int = typer.Option(None, min=1, help="Measure on so many queries or pairs, drawn by --seed."),
         seed: int = typer.Option(0, min=0, help="Draws the queries or pairs of --limit."),
         store: Path = typer.Option(None, help="Keep document vectors here, and use those that are there."),
+        milvus: str = typer.Option(None, help="The Milvus that an index's vectors are in, if you trust that place."),
         run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
         fail_below: list[str] = typer.Option([], help="Exit with 1 if a measure is lower, e.g. ndcg@10=0.60."),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
@@ -70,7 +71,10 @@ def register(app: typer.Typer) -> None:
         from limbeck.evaluation.request import Request
         from limbeck.printable import json_text
         from limbeck.progress import reporting
+        from limbeck.search.milvus_address import trust
 
+        if milvus is not None:
+            trust(milvus)
         names = [name.strip() for name in measures.split(",")] if measures else None
         request = Request(
             model, data, task, split, against, candidates, depth, add_judged, names, relevance_level, limit, store, run,
