@@ -47,7 +47,7 @@ def require_recipe(source: str, overrides: Sequence[str] = (), axes: Sequence[st
     """
     from limbeck.training.recipe_files import read_recipe, renamed, set_value
 
-    values = renamed(read_recipe(source)[1])
+    values = renamed(read_recipe(source)[1], source)
     for override in overrides:
         values = set_value(values, override)
     varied = {axis.split("=")[0].split(".")[0] for axis in axes}

@@ -52,6 +52,7 @@ def register(app: typer.Typer) -> None:
         limit: int = typer.Option(None, min=1, help="Measure on so many queries or pairs, drawn by --seed."),
         seed: int = typer.Option(0, min=0, help="Draws the queries or pairs of --limit."),
         store: Path = typer.Option(None, help="Keep document vectors here, and use those that are there."),
+        milvus: str = typer.Option(None, help="The Milvus that an index's vectors are in, if you trust that place."),
         run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
         fail_below: list[str] = typer.Option([], help="Exit with 1 if a measure is lower, e.g. ndcg@10=0.60."),
         device: str = DEVICE,
@@ -71,7 +72,10 @@ def register(app: typer.Typer) -> None:
         from limbeck import api
         from limbeck.console import err
         from limbeck.printable import json_text
+        from limbeck.search.milvus_address import trust
 
+        if milvus is not None:
+            trust(milvus)
         names = [name.strip() for name in measures.split(",")] if measures else None
         found = api.evaluate(
             model, data, task=task, mode=mode, fusion=fusion, alpha=alpha, split=split, against=against,

@@ -109,6 +109,8 @@ def _run() -> None:
     except RecursionError:
         _fail("a file is nested too deeply to be read; check the files and folders that the command names")
     except OSError as error:
+        if "No usable temporary directory" in str(error):  # libraries want one as they are imported
+            _fail("no file can be written, not even a temporary one; free space, or raise the limit (ulimit -f)")
         if error.errno not in PLACES:
             raise
         _fail(f"{error.filename or 'a file'}: {error.strerror}; {PLACES[error.errno]}")

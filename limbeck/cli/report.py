@@ -9,6 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from limbeck.cli.options import DEVICE
+
 
 class ListsAnalyses(TyperCommand):
     """Names the analyses in its help; they are imported for that, with those of plugins, and not before."""
@@ -19,9 +21,6 @@ class ListsAnalyses(TyperCommand):
         super().format_options(ctx, formatter)
         with formatter.section("Analyses"):
             formatter.write_dl([(name, found.about) for name, found in requested().items()])
-
-
-from limbeck.cli.options import DEVICE
 
 
 def register(app: typer.Typer) -> None:

@@ -13,7 +13,7 @@ from limbeck.cli.options import DEVICE
 def register(app: typer.Typer) -> None:
     @app.command()
     def score(
-        model: str = typer.Argument(help="A dipair or a dual encoder: a folder or a run directory."),
+        model: str = typer.Argument(help="A model of any kind: a folder, a hub name or a run directory."),
         pairs: Path = typer.Argument(None, help="Pairs as parquet, csv, tsv or jsonl; none for all of left x right."),
         out: Path = typer.Option(..., "--out", help="Where the scores go; killed, the same command goes on."),
         left: str = typer.Option(None, help="Texts of the first side, by id: jsonl, tsv, csv or parquet."),

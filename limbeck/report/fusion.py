@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from limbeck.evaluation.significance import Comparison
-from limbeck.evaluation.tune import FOLDS, Tuning
+from limbeck.evaluation.tune import FOLDS, LUCK, Tuning
 from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
 from limbeck.report.formatting import measure_title, p_value, signed
 from limbeck.report.html import Report
@@ -28,7 +28,10 @@ def finding(found: Tuning) -> str:
 
 
 def _verb(test: Comparison) -> str:
-    return "beats" if test.low > 0 else "loses to" if test.high < 0 else "does not differ significantly from"
+    """A difference counts if interval and test agree on it, as where an index takes the new weight over."""
+    if test.p_values["randomisation"] >= LUCK or test.low <= 0 <= test.high:
+        return "does not differ significantly from"
+    return "beats" if test.low > 0 else "loses to"
 
 
 def _numbers(test: Comparison) -> str:

@@ -22,7 +22,7 @@ from limbeck.files import digest, slug
 from limbeck.objectives import parse
 from limbeck.objectives.names import argument_names, with_argument
 from limbeck.training.recipe import Recipe
-from limbeck.training.recipe_files import load_recipe, parse_recipe, set_value, vary
+from limbeck.training.recipe_files import hint_at_new_names, load_recipe, parse_recipe, set_value, vary
 
 OBJECTIVE, VARIANT = "objective", "variant"
 WHOLE = {VARIANT: 0, OBJECTIVE: 1}  # laid over the recipe first: they replace what other keys are parts of
@@ -71,6 +71,7 @@ def parse_axis(text: str, option: str = "--over") -> Axis:
     repeated = next((value for value, count in Counter(values).items() if count > 1), None)
     if repeated is not None:
         raise LimbeckError(f"{option} {text}: {repeated} stands there twice; drop one")
+    hint_at_new_names(key.strip().split("."), f"{option} {key.strip()}")
     return Axis(key.strip(), values)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
@@ -127,6 +128,8 @@ def parse_recipe(
 
     values = renamed(values, place)
     for override in overrides or []:
+        path = override.partition("=")[0]
+        hint_at_new_names(path.split("."), f"--set {path}")
         values = set_value(values, override)
     try:
         _refuse_nul(values, place, set())
@@ -145,10 +148,19 @@ def parse_recipe(
 def renamed(values: Any, place: str | None = None) -> Any:
     """A recipe with the names that keys have now; with a `place` to name, old ones get a line each."""
     found: set[str] = set()
-    values = _renamed(values, found, {})
-    for old in sorted(found) if place is not None else ():
-        say(f"{place}: {old} is called {RENAMED[old]} now; the old name still works")
+    try:
+        values = _renamed(values, found, {})
+    except LimbeckError as error:
+        raise LimbeckError(f"{place or 'recipe'}: {error}") from None
+    if place is not None:
+        hint_at_new_names(found, place)
     return values
+
+
+def hint_at_new_names(keys: Iterable[str], place: str) -> None:
+    """A line for each key that has another name by now."""
+    for old in sorted({*keys} & RENAMED.keys()):
+        say(f"{place}: {old} is called {RENAMED[old]} now; the old name still works")
 
 
 def _renamed(value: Any, found: set[str], known: dict[int, Any]) -> Any:
@@ -160,7 +172,11 @@ def _renamed(value: Any, found: set[str], known: dict[int, Any]) -> Any:
         known[id(value)] = copy
         copy += [_renamed(part, found, known) for part in value]
         return copy
-    found |= value.keys() & RENAMED.keys()
+    old_ones = value.keys() & RENAMED.keys()
+    for old in sorted(old_ones):
+        if RENAMED[old] in value:
+            raise LimbeckError(f"{old} and {RENAMED[old]} are the same key; drop {old}")
+    found |= old_ones
     mapping: dict[Any, Any] = {}
     known[id(value)] = mapping
     mapping |= {RENAMED.get(key, key): _renamed(part, found, known) for key, part in value.items()}

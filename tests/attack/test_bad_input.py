@@ -246,7 +246,7 @@ ARGUMENTS = [
     *(f"score {{dipair}} {{pairs}} --out {{out}} --shard {value}" for value in ("0", "-1")),
     *(f"score {{dipair}} {{pairs}} --out {{out}} --top-k {value}" for value in ("0", "-1")),
     *(f"score {{dipair}} {{pairs}} --out {{out}} --{what}" for what in ("head x", "engine x", "dtype x", "address x")),
-    *("score {cross} {pairs} --out {out}", "score {dipair} {data} --out {out}", "score {dipair} --out {out}"),
+    *("score {dipair} {data} --out {out}", "score {dipair} --out {out}"),
     *("score {dipair} --left {passages} --out {out}",),
     *(f"distill {{recipe}} --out {{out}} --set {value}" for value in (
         "x", "=1", "seed=2020-99-99", f"seed={DIGITS}", "seed=-1", "seed=x", "stages.7.steps=1", "stages.0.steps=0",

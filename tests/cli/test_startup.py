@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -67,3 +68,14 @@ def test_limbeck_alone_prints_its_help_line_by_line(limbeck):
     done = limbeck()
     assert done.code == 0 and not done.err
     assert len(done.out.splitlines()) > 15 and "evaluate" in done.out
+
+
+def test_no_place_for_a_temporary_file_is_one_line(limbeck, monkeypatch):
+    """Libraries ask for one as they are imported: a full disk, or `ulimit -f 0`."""
+
+    def nowhere(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("limbeck.data.require_source", nowhere)
+    done = limbeck("evaluate", "bm25", "anything")
+    assert done.code == 2 and done.err.startswith("limbeck: no file can be written") and done.err.count("\n") == 1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from html import escape
 
 import numpy as np
 import pytest
 
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.tune import FusionPoint, cross_fitted, finer_grid, first_grid, tune_alpha
-from limbeck.report.fusion import finding, fusion_report
+from limbeck.report.fusion import _verb, finding, fusion_report
 
 Scores = dict[int, float]
 
@@ -172,3 +174,11 @@ def test_the_page_shows_the_curve_and_what_it_means(tmp_path) -> None:
         assert f'data-value="{alpha:g}"' in page
     only_zero = tune_alpha(as_lists(raw), qrels, rows_of, alphas=[0.0])
     assert "<svg" not in fusion_report(only_zero, "i", "d", "dev", tmp_path / "zero.html").read_text()
+
+
+def test_the_sentence_claims_no_difference_that_the_test_does_not_show() -> None:
+    """On a handful of queries a bootstrap interval may exclude 0 where p is 0.06; the index keeps its default then."""
+    test = Comparison("ndcg@10", 6, 0.8, 0.4, low=0.2, high=0.7, confidence=0.95, p_values={"randomisation": 0.06})
+    assert _verb(test) == "does not differ significantly from"
+    assert _verb(replace(test, p_values={"randomisation": 0.01})) == "beats"
+    assert _verb(replace(test, low=-0.7, high=-0.2, p_values={"randomisation": 0.01})) == "loses to"

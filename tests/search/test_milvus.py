@@ -20,6 +20,7 @@ from limbeck.search.index import SearchIndex
 from limbeck.search.manifest import IndexManifest
 from limbeck.search.milvus import MilvusIndex, connect, fill_collection, remove_keys
 from limbeck.search.milvus_address import Address, require_trusted, trust
+from tests.cli.conftest import beir, limbeck  # noqa: F401  (fixtures)
 from tests.search.conftest import make_corpus, passages_of
 from tests.search.test_changes import Heard, assert_same
 from tests.search.test_dense import Array, brute_force
@@ -221,3 +222,9 @@ def test_an_index_in_milvus_answers_as_one_in_faiss_through_all_changes(
         assert_same(one, two)
     two.verify()
     assert two.manifest.dense.store == store
+
+
+def test_evaluate_takes_the_place_of_the_vectors_too(monkeypatch: pytest.MonkeyPatch, beir: Path, limbeck) -> None:  # noqa: F811
+    """The line that refuses an address names `--milvus`, whichever command it comes from."""
+    assert limbeck("evaluate", "bm25", beir, "--milvus", "host:1").code == 0
+    require_trusted("milvus://host:1/things", "my-index")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from limbeck.cli.console import Lines
 
 from limbeck.errors import LimbeckError
 from limbeck.objectives import parse
+from limbeck.progress import reporting
 from limbeck.training.grid import cells, load_base, parse_axis, split_outside
 from limbeck.training.recipe_files import load_recipe, variants
 
@@ -197,3 +199,25 @@ def test_what_is_no_variant_is_refused(recipe, tmp_path, text, line):
         cells(load_recipe(recipe), [parse_axis(f"variant={tmp_path / 'bad.yaml'}")])
     with pytest.raises(LimbeckError, match="no such variant; did you mean 'de-cos'"):
         cells(load_recipe(recipe), [parse_axis("variant=de-kos")])
+
+
+def test_an_old_name_of_a_key_works_everywhere_with_one_line(recipe, capsys):
+    student = {"start": recipe["student"].pop("init_from")} | recipe["student"]
+    with reporting(Lines()):
+        axis = parse_axis("stages.0.lists.below_positive=0.1,0.2")
+        base = load_base(recipe | {"student": student}, ["student.separate=true"], [axis])
+        first, second = cells(base, [axis])
+    assert base.student.init_from == student["start"] and base.student.untied
+    assert [cell.recipe.stages[0].lists.false_negative_margin for cell in (first, second)] == [0.1, 0.2]
+    assert capsys.readouterr().err.splitlines() == [
+        "--over stages.0.lists.below_positive: below_positive is called false_negative_margin now; "
+        "the old name still works",
+        "recipe: start is called init_from now; the old name still works",
+        "--set student.separate: separate is called untied now; the old name still works",
+    ]
+
+
+def test_both_names_of_a_key_are_refused(recipe):
+    recipe["student"]["start"] = "elsewhere"
+    with pytest.raises(LimbeckError, match="start and init_from are the same key; drop start"):
+        load_recipe(recipe)
