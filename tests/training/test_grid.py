@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from limbeck.cli.console import Lines
+from limbeck.console import Lines
 
 from limbeck.errors import LimbeckError
 from limbeck.objectives import parse
