@@ -51,7 +51,8 @@ def _begin(folder: Path, asked: Asked) -> None:
     if any((folder / name).exists() for name in _EARLIER):
         remedy = "choose another --out, or finish it with the limbeck that began it"
         raise bad_input(folder, "holds a job of an earlier limbeck", remedy)
-    ours = (OWN, SCORES) if begun.exists() else ()
+    bare = not any(path.is_file() for path in (folder / OWN).rglob("[!.]*"))  # cut short before its mark was written
+    ours = (OWN, SCORES) if begun.exists() else (OWN,) if bare else ()
     if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
         raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
     if any((folder / SCORES).glob("part-*.parquet")):
