@@ -45,11 +45,19 @@ def read_list(folder: Path, remedy: str) -> FileList | None:
     if not place.is_file():
         return None
     record = opened(read_json(place, remedy))
-    if record is None or "files" not in record:
-        raise bad_input(place, "is damaged", remedy)
-    if record.get("format") != FORMAT:
+    if record is not None and record.get("format", FORMAT) != FORMAT:
         raise bad_input(place, "was written by another version of limbeck", remedy)
-    return FileList(record["files"], record["about"])
+    if record is None or not _is_list(record.get("files"), record.get("about", {})):
+        raise bad_input(place, "is damaged", remedy)
+    return FileList(record["files"], record.get("about", {}))
+
+
+def _is_list(files: Any, about: Any) -> bool:
+    """Whether a record has the shape of a list, and names nothing outside its folder."""
+    if not isinstance(files, dict) or not files or not isinstance(about, dict):
+        return False
+    whole = all(isinstance(facts, dict) and {"bytes", "blake2b"} == set(facts) for facts in files.values())
+    return whole and all(not Path(name).is_absolute() and ".." not in Path(name).parts for name in files)
 
 
 def require_as_listed(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from limbeck.data.cache import file_state
 from limbeck.data.lines import open_binary
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest, read_json, write_json
 from limbeck.progress import progress
 from limbeck.scoring.plan import WORK, Asked
@@ -78,8 +78,11 @@ def _content(path: Path) -> str:
     size = path.stat().st_size
     shown = progress(f"Checking {path.name}", size) if size >= _SHOWN_FROM else nullcontext(lambda _: None)
     whole = hashlib.blake2b(digest_size=16)
-    with open_binary(path) as handle, shown as advance:
-        while block := handle.read(_BLOCK):
-            whole.update(block)
-            advance(len(block))
+    try:
+        with open_binary(path) as handle, shown as advance:
+            while block := handle.read(_BLOCK):
+                whole.update(block)
+                advance(len(block))
+    except OSError as error:  # a read that fails does not name its file
+        raise bad_input(path, f"cannot be read ({error.strerror})", "name a regular file") from error
     return whole.hexdigest()

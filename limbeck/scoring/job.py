@@ -94,14 +94,14 @@ def score_pairs(
     if top_k is not None and matcher.outputs > 1:
         problem = f"--top-k: the model gives {matcher.outputs} scores a pair, and none of them is the one to go by"
         raise LimbeckError(f"{problem}; leave it out, and choose among the scores yourself")
+    began = time.monotonic()
+    wanted = _wanted(pairs, left, right, columns)
+    files = wanted.pairs, wanted.left, wanted.right
+    state, times = state_of(*files), times_of(*files)
+    asked = _asked(matcher, model, wanted, top_k, dtype, store, head)  # reads the files: a bad one leaves no folder
     with naming_disk_errors(folder):
         make_directory(folder)
     with alone_in(folder):
-        began = time.monotonic()
-        wanted = _wanted(pairs, left, right, columns)
-        files = wanted.pairs, wanted.left, wanted.right
-        state, times = state_of(*files), times_of(*files)
-        asked = _asked(matcher, model, wanted, top_k, dtype, store, head)
         known = claim(folder, asked)
         clear_remains(folder)
         with nothing_left_of_a_mistake(folder):

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from limbeck.console import Lines
 
+from limbeck.console import Lines
 from limbeck.errors import LimbeckError
 from limbeck.objectives import parse
 from limbeck.progress import reporting
