@@ -23,7 +23,7 @@ def coupled(recipe) -> dict:
     """A ColBERT is trained, then runs in every step of a student that starts from its first layer."""
     recipe["teacher"]["train"]["kind"] = "colbert"
     recipe["teacher"]["live"] = True
-    recipe["student"] = {**recipe["student"], "start": "teacher"}
+    recipe["student"] = {**recipe["student"], "init_from": "teacher"}
     recipe["stages"][0] |= {"objectives": EQ6, "lists": {"size": 2, "pool": 6, "in_batch": True}}
     return recipe
 
@@ -114,7 +114,7 @@ def test_a_cached_teacher_distils_only_what_it_was_asked_about(coupled, tmp_path
     [
         ({"teacher": {"scores": "x.trec"}}, "student.init_from: teacher needs a teacher with a model"),
         ({"teacher": {"model": "a/b", "revision": "main"}}, "student.init_from: teacher takes no revision"),
-        ({"teacher": {"train": {"start": "teacher"}}}, "a teacher cannot start from itself"),
+        ({"teacher": {"train": {"init_from": "teacher"}}}, "a teacher cannot start from itself"),
     ],
 )
 def test_a_start_that_cannot_be_is_refused(coupled, change, line):
@@ -134,7 +134,7 @@ def test_mined_negatives_pass_the_teacher_first(coupled, tmp_path, live):
 
 
 def test_a_filter_by_the_teacher_needs_one(coupled):
-    recipe = {**coupled, "teacher": None, "student": {"start": "minilm"}}
+    recipe = {**coupled, "teacher": None, "student": {"init_from": "minilm"}}
     recipe["stages"] = [{"objectives": ["one_hot"], "steps": 1, "lists": {"below_positive": 0.0}}]
     with pytest.raises(LimbeckError, match="false_negative_margin needs a teacher"):
         load_recipe(recipe)
