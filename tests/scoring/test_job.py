@@ -603,7 +603,7 @@ class Killing(LocalEngine):
                     os.kill(victim.pid, signal.SIGKILL)
                 super()._heard(pipe)
 
-        Pool(folder, shards, advance).run(2)
+        Pool(folder, shards, advance, self.device).run(2)
 
 
 @pytest.mark.full
