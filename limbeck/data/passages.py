@@ -224,5 +224,14 @@ def iterate_ids(path: str | Path) -> Iterator[str]:
         for number, record in json_lines(path):
             yield identifier(path, number, record.get("_id"), "`_id`")
     else:
-        for _, line in lines(path):
-            yield line.strip()
+        for number, line in lines(path):
+            yield _plain_id(path, number, line.strip())
+
+
+def _plain_id(path: Path, number: int, text: str) -> str:
+    """A line as an id; a record or a stray byte is a mistake, which would else be an id that no passage has."""
+    if not text.isprintable():
+        raise bad_input(path, "holds a character that no id has", "write one id a line, as plain text", number)
+    if text.startswith(('{"', '["', "[{")):
+        raise bad_input(path, "is JSON where an id is expected", "write one id a line, or name the file .jsonl", number)
+    return text

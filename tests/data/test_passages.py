@@ -94,3 +94,22 @@ def test_what_is_wrong_with_a_table_of_texts_is_named(tmp_path: Path) -> None:
         load_texts(tmp_path / "bad.parquet")
     with pytest.raises(LimbeckError, match="nope.jsonl: no such file or folder; check the path"):
         load_texts("nope.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"_id": "d1"}', "is JSON where an id is expected"),
+        ('{"_id": "d1", "te', "is JSON where an id is expected"),
+        ("d\x001", "a character that no id has"),
+    ],
+)
+def test_a_line_that_is_no_id_is_named(tmp_path, line, words):
+    (tmp_path / "ids.txt").write_text(f"d0\n{line}\n")
+    with pytest.raises(LimbeckError, match=f"ids.txt:2: .*{words}"):
+        list(iterate_ids(tmp_path / "ids.txt"))
+
+
+def test_ids_may_have_spaces_and_brackets(tmp_path):
+    (tmp_path / "ids.txt").write_text("a b\n[12]\n{x}\n")
+    assert list(iterate_ids(tmp_path / "ids.txt")) == ["a b", "[12]", "{x}"]
