@@ -228,10 +228,13 @@ def iterate_ids(path: str | Path) -> Iterator[str]:
             yield _plain_id(path, number, line.strip())
 
 
+_JSON = re.compile(r'[{\[]\s*["\[{]|\[[^\]]*,')  # how a record or a list begins; [12] may be an id
+
+
 def _plain_id(path: Path, number: int, text: str) -> str:
     """A line as an id; a record or a stray byte is a mistake, which would else be an id that no passage has."""
     if not text.isprintable():
         raise bad_input(path, "holds a character that no id has", "write one id a line, as plain text", number)
-    if text.startswith(('{"', '["', "[{")):
+    if _JSON.match(text):
         raise bad_input(path, "is JSON where an id is expected", "write one id a line, or name the file .jsonl", number)
     return text
