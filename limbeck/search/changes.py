@@ -99,7 +99,8 @@ def _named(index: SearchIndex, ids: Sequence[str]) -> np.ndarray:
     unknown = int((rows < 0).sum())
     if unknown:
         more = f" and {unknown - 1:,} more" if unknown > 1 else ""
-        say(f"{index.path}: has no passage {ids[int(np.argmin(rows))][:60]!r}{more}; there was nothing to delete for that")
+        first = ids[int(np.argmin(rows))][:60]
+        say(f"{index.path}: has no passage {first!r}{more}; there was nothing to delete for that")
     return rows[rows >= 0]
 
 
