@@ -18,9 +18,9 @@ from typing import Any
 from unittest.mock import patch
 
 from limbeck.matchers.interactions.dipair import HeadLayer
-from limbeck.training.pair_session import PairSession
-from limbeck.training.recipe_files import load_recipe
-from limbeck.training.run import open_session, train_student
+from limbeck.recipe.files import load_recipe
+from limbeck.runs.pair_session import PairSession
+from limbeck.runs.run import open_session, train_student
 
 
 @contextmanager

@@ -20,10 +20,10 @@ import torch
 from benchmarks.fresh_process import alone, peak_mb
 from limbeck.matchers import build
 from limbeck.matchers.interactions import MaxSim, TokenVectors
+from limbeck.recipe.files import load_recipe
+from limbeck.runs.session import Session
 from limbeck.signals import Signals
 from limbeck.training.batches import Collator
-from limbeck.training.recipe_files import load_recipe
-from limbeck.training.session import Session
 
 
 def seconds(work: Callable[[], Any]) -> float:

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from limbeck.matchers import build, matcher_config
-from limbeck.training.recipe_files import load_recipe
-from limbeck.training.session import Session
+from limbeck.recipe.files import load_recipe
+from limbeck.runs.session import Session
 
 DEV = ["data.dev_queries=150", "evaluation.dev_depth=20"]
 RATES = (1e-4, 2e-4)

@@ -27,11 +27,11 @@ from transformers.trainer_utils import IntervalStrategy
 from limbeck.data import Texts
 from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers.quiet import quiet
+from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage, TeacherSpec
+from limbeck.runs.session import Session
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists
 from limbeck.training.log import RunLog
-from limbeck.training.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage, TeacherSpec
-from limbeck.training.session import Session
 from limbeck.training.trainer import DistillationTrainer
 
 LIST_SIZES = {"margin_mse": 2, "kl": 8}  # limbeck's objective -> documents per query

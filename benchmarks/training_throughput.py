@@ -47,8 +47,8 @@ from benchmarks.training_sides import (
     write_start,
 )
 from limbeck.matchers import DualEncoder
+from limbeck.runs.session import Session
 from limbeck.training.lists import RankingLists
-from limbeck.training.session import Session
 
 BLOCK = 3  # timed steps between two turns
 LONG_RUN = 1_000_000  # more steps than any time allows

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from limbeck.api import annotate, distill, evaluate, index, open_index, recipes, score, sweep
     from limbeck.data import load as load_data
     from limbeck.matchers import load
-    from limbeck.training import Recipe
+    from limbeck.recipe import Recipe
 
 _API = ("annotate", "distill", "evaluate", "index", "open_index", "recipes", "score", "sweep")
 _HOME = {
     "load": ("limbeck.matchers", "load"),
     "load_data": ("limbeck.data", "load"),
-    "Recipe": ("limbeck.training", "Recipe"),
+    "Recipe": ("limbeck.recipe", "Recipe"),
     **{name: ("limbeck.api", name) for name in _API},
 }
 

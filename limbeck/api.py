@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from limbeck.data.passages import Passages
     from limbeck.evaluation.request import Evaluation
     from limbeck.matchers import Matcher
+    from limbeck.recipe import Recipe
+    from limbeck.runs import Result
     from limbeck.scoring.job import Done
     from limbeck.search.index import SearchIndex
-    from limbeck.training import Recipe, Result
     from limbeck.training.annotate import Annotated
 
 
@@ -44,7 +45,7 @@ def distill(
     >>> result.student.score([("copy a file", "copy one file to a folder")]).shape
     (1,)
     """
-    from limbeck.training.run import distill as run
+    from limbeck.runs.run import distill as run
 
     with _working(device, progress):
         return run(recipe, out, list(overrides or []))
@@ -75,7 +76,7 @@ def sweep(
     >>> [row.name for row in result.rows if row.kind == "student"]
     ['one_hot', 'softmax_ce']
     """
-    from limbeck.training.sweep import sweep as run
+    from limbeck.runs.sweep import sweep as run
 
     with _working(device, progress):
         return run(recipe, over, tune, seeds, out, against, overrides, questions, note, keep=not drop_students)
@@ -293,7 +294,7 @@ def recipes() -> dict[str, str]:
     >>> "demo" in lb.recipes()
     True
     """
-    from limbeck.training.recipe_files import read_recipe, shipped
+    from limbeck.recipe.files import read_recipe, shipped
 
     return {name: read_recipe(path)[1].get("description", "") for name, path in shipped().items()}
 

@@ -81,7 +81,7 @@ def test_the_repr_of_a_data_set_is_short():
     [(True, None, True), (False, None, False), (True, False, False), (False, True, True)],
 )
 def test_distill_shows_progress_where_somebody_watches(monkeypatch, capsys, terminal, argument, shown):
-    import limbeck.training.run as run
+    import limbeck.runs.run as run
 
     monkeypatch.setattr(run, "distill", lambda *_: say("Training the student"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.console import out as console
         from limbeck.files import read_json
         from limbeck.printable import json_text
-        from limbeck.training.results import rows_as_json
+        from limbeck.runs.results import rows_as_json
 
         begun = "A small run on the docstrings of this Python: about 5 minutes on 2 cores."
         err.print(f"{begun} Ctrl-C stops it; the same command goes on.", highlight=False, soft_wrap=True)

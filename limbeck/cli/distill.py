@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.tables import print_warnings, results_table
         from limbeck.console import out as console
         from limbeck.printable import json_text
+        from limbeck.runs.results import rows_as_json
         from limbeck.training.processes import is_main
-        from limbeck.training.results import rows_as_json
 
         result = api.distill(recipe, out, override, progress=True)
         if not is_main():

@@ -45,7 +45,7 @@ def require_recipe(source: str, overrides: Sequence[str] = (), axes: Sequence[st
 
     A teacher that is only measured would else be missed after an hour of training.
     """
-    from limbeck.training.recipe_files import read_recipe, renamed, set_value
+    from limbeck.recipe.files import read_recipe, renamed, set_value
 
     values = renamed(read_recipe(source)[1], source)
     for override in overrides:

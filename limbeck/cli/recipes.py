@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.printable import json_text
 
         if schema or keys:
-            from limbeck.training.recipe_schema import keys_page, recipe_schema
+            from limbeck.recipe.schema import keys_page, recipe_schema
 
             print(json_text(recipe_schema()) if schema else keys_page(), end="\n" if schema else "")
             return

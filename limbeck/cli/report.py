@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         if add or set_:
             from limbeck.console import reporter
             from limbeck.progress import reporting
-            from limbeck.training.add_analyses import add_analyses
+            from limbeck.runs.add_analyses import add_analyses
 
             with reporting(reporter()):
                 add_analyses(run_dir, add, set_)

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.cli.tables import print_warnings, results_table
         from limbeck.console import out as console
         from limbeck.printable import json_text
-        from limbeck.training.results import rows_as_json
+        from limbeck.runs.results import rows_as_json
 
         result = api.sweep(
             recipe, over, tune=tune, seeds=seeds, against=against, out=out, overrides=override,

@@ -16,7 +16,7 @@ from limbeck.report.formatting import share
 
 if TYPE_CHECKING:
     from limbeck.evaluation.search_speed import SearchTimings
-    from limbeck.training.results import ResultRow
+    from limbeck.runs.results import ResultRow
 
 
 def results_table(rows: list[ResultRow], width: int) -> Table:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from limbeck.data import Qrels, RankingData
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
-from limbeck.training.recipe import DataSpec
+from limbeck.recipe.recipe import DataSpec
 
 HELD_OUT = 0.1  # of the training queries, where there is no dev split
 

@@ -16,13 +16,13 @@ from limbeck.errors import LimbeckError
 from limbeck.files import read_json, slug
 from limbeck.matchers.base import Matcher, as_parts
 from limbeck.progress import progress
+from limbeck.recipe.recipe import Stage
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
 from limbeck.training.frozen_cache import frozen_outputs
 from limbeck.training.lists import TrainingLists
 from limbeck.training.log import RunLog
 from limbeck.training.processes import is_main, wait_for_all, world
-from limbeck.training.recipe import Stage
 from limbeck.training.stored_outputs import StoredOutputs
 from limbeck.training.teachers import EMBEDDINGS, CachedTeacher
 from limbeck.training.trainer import BEST, DistillationTrainer, out_of_patience

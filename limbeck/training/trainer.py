@@ -25,6 +25,7 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.device import chosen_device, on_device
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
+from limbeck.recipe.recipe import Stage
 from limbeck.signals import Signals
 from limbeck.training.batches import Batch, BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
@@ -32,7 +33,6 @@ from limbeck.training.cpu_speedups import faster, one_lookup
 from limbeck.training.log import RunLog
 from limbeck.training.pair_lists import PairLists
 from limbeck.training.processes import all_process_mean, is_main, main_decides, main_number, wait_for_all
-from limbeck.training.recipe import Stage
 from limbeck.training.teachers import live_signals
 from limbeck.training.training_heads import with_heads
 from limbeck.training.weights import contiguous, load_weights, save_weights

@@ -18,8 +18,8 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.token_head import TOKEN_HEAD
 from limbeck.objectives import Objective
+from limbeck.recipe.recipe import Stage
 from limbeck.signals import Sizes
-from limbeck.training.recipe import Stage
 
 
 @contextmanager

@@ -17,10 +17,10 @@ import yaml
 import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
+from limbeck.runs import results as results_module
+from limbeck.runs.sweep import sweep
 from limbeck.stores import ScoreStore
-from limbeck.training import results as results_module
 from limbeck.training import trainer as trainer_module
-from limbeck.training.sweep import sweep
 from tests.attack.harness import FLIPS, ROUNDS, damage, detected, finish, kill_and_finish, run
 from tests.training.conftest import beir, recipe  # noqa: F401  (fixtures)
 

@@ -245,7 +245,7 @@ def test_a_wrong_option_is_one_line_too(limbeck, arguments):
 
 
 def test_ctrl_c_says_how_to_go_on(limbeck, monkeypatch):
-    import limbeck.training.recipe_files as recipe_files
+    import limbeck.recipe.files as recipe_files
 
     def interrupted():
         raise KeyboardInterrupt

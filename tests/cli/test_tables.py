@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from limbeck.cli.tables import results_table
-from limbeck.training.results import ResultRow
+from limbeck.runs.results import ResultRow
 
 ROWS = [
     ResultRow(

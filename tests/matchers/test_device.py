@@ -19,7 +19,7 @@ from limbeck.matchers.device_choice import restoring_device, use_recipe_device, 
 from limbeck.matchers.encoding import InMemory
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.matchers.pair_scorer import PairScorer
-from limbeck.training.recipe_files import load_recipe
+from limbeck.recipe.files import load_recipe
 
 KINDS = {
     "cross_encoder": {},

@@ -13,14 +13,14 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import build, device_choice, matcher_config
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.device_choice import using_device
+from limbeck.recipe.recipe import Stage
+from limbeck.runs import run as run_module
 from limbeck.scoring.engine import engine_named
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.worker import Worker
 from limbeck.search.doc2query import QueryGenerator
-from limbeck.training import run as run_module
 from limbeck.training.batches import Collator
 from limbeck.training.log import RunLog
-from limbeck.training.recipe import Stage
 from limbeck.training.teachers import CachedTeacher
 from limbeck.training.trainer import DistillationTrainer
 from tests.search.seq2seq import write_t5

@@ -8,12 +8,12 @@ from limbeck.data import RankingData, Texts
 from limbeck.data.passages import Passages
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
+from limbeck.recipe.recipe import DataSpec, ListSpec
 from limbeck.search.build import build_index
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
 from limbeck.training.queries import draw, split_queries
-from limbeck.training.recipe import DataSpec, ListSpec
 from tests.conftest import WORDS
 from tests.training.toy import ToyLists
 

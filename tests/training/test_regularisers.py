@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher
 from limbeck.objectives import masked_lm
+from limbeck.recipe.files import load_recipe
+from limbeck.recipe.recipe import Stage
+from limbeck.runs.run import distill
 from limbeck.training import trainer as trainer_module
 from limbeck.training.batches import Collator
-from limbeck.training.recipe import Stage
-from limbeck.training.recipe_files import load_recipe
-from limbeck.training.run import distill
 from limbeck.training.stages import Fit, fit
 from tests.training.toy import ToyLists, first_gradients, tiny_student, torchrun, train, weights
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
+from limbeck.recipe.recipe import Stage
+from limbeck.runs.run import distill
 from limbeck.signals import Signals, Sizes, Targets
 from limbeck.training.batches import Collator
 from limbeck.training.lists import TextLists
-from limbeck.training.recipe import Stage
-from limbeck.training.run import distill
 from limbeck.training.stages import Fit, fit
 from limbeck.training.stored_outputs import stored_embeddings
 from limbeck.training.teachers import CachedTeacher

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from limbeck.matchers import build, matcher_config
-from limbeck.training.recipe import Stage
-from limbeck.training.recipe_files import load_recipe
-from limbeck.training.session import Session
+from limbeck.recipe.files import load_recipe
+from limbeck.recipe.recipe import Stage
+from limbeck.runs.session import Session
 from limbeck.training.targets import COSINE_SCALE, poor_targets, scale_cosines, scores_are_cosines
 from tests.training.toy import ToyLists
 

@@ -13,9 +13,9 @@ import torch
 
 from limbeck.matchers import Matcher, build, matcher_config
 from limbeck.objectives import Objective
+from limbeck.recipe.recipe import Stage
 from limbeck.training import stages as stages_module
 from limbeck.training.batches import Collator
-from limbeck.training.recipe import Stage
 from limbeck.training.stages import Fit, fit
 from limbeck.training.teachers import CachedTeacher
 from limbeck.training.trainer import DistillationTrainer

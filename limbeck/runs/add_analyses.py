@@ -1,0 +1,65 @@
+"""Further analyses of a run or a sweep that is finished, from what it left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from limbeck.errors import LimbeckError, bad_input, did_you_mean
+from limbeck.files import read_json
+from limbeck.matchers import load as load_matcher
+from limbeck.matchers.device_choice import restoring_device, use_recipe_device
+from limbeck.recipe.files import load_recipe
+from limbeck.report.analyses.registry import analyses, requested
+from limbeck.runs.analyse import Analyst
+from limbeck.runs.measured import read_measured
+from limbeck.runs.results import Measured, finish, over_seeds
+from limbeck.runs.run import METRICS, measure_run, open_session, read_results
+from limbeck.runs.session import Session
+from limbeck.runs.sweep import MEASURED, PLAN
+
+CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
+
+
+@restoring_device
+def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = ()) -> None:
+    """Compute analyses and keep them with the run; one that lacks what it needs is an error.
+
+    `overrides` change the size of the rank's matrix, KEY=VALUE; what was trained and measured stays as it is.
+    """
+    for override in overrides:
+        if override.partition("=")[0] not in CHANGEABLE or "rank" not in names:
+            problem = f"--set {override}: a finished run can only be asked for another {' or '.join(CHANGEABLE)}"
+            raise LimbeckError(f"{problem}; give one of them, with --add rank")
+    for name in names:
+        _check_name(name)
+    if not (folder / METRICS).exists():
+        raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
+    recipe = load_recipe(folder / "recipe.yaml", list(overrides))
+    use_recipe_device(recipe.device)
+    session = open_session(recipe, folder)
+    if not isinstance(session, Session):
+        raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
+    if (folder / "shared").is_dir():
+        raise LimbeckError(f"{folder}: is a sweep over data or teachers, and an analysis is of one; sweep them apart")
+    if not session.splits.test_labels:
+        raise LimbeckError(f"{folder}: its data has no labelled test queries, which analyses are of; give data.test")
+    swept = (folder / PLAN).exists()
+    measured = _swept(folder) if swept else measure_run(session, load_matcher(folder / "student"))
+    Analyst(session, measured, folder).run(names, strict=True)
+
+
+def _check_name(name: str) -> None:
+    found = analyses().get(name)
+    if found is None:
+        raise LimbeckError(f"--add {name}: there is no such analysis; {did_you_mean(name, list(requested()))}")
+    if found.made_by:
+        raise LimbeckError(f"--add {name}: cannot be added later: {found.made_by}")
+
+
+def _swept(folder: Path) -> list[Measured]:
+    """The measurements of a sweep, as it left them."""
+    again = "run the same `limbeck sweep` again, which writes it anew"
+    plan, places, rows = read_json(folder / PLAN), read_json(folder / MEASURED, again), read_results(folder).rows
+    runs = {name: [read_measured(folder / place) for place in some] for name, some in places.items()}
+    return finish([over_seeds(runs[row.name], row.name, []) for row in rows if row.name in runs], plan["against"])

@@ -1,0 +1,168 @@
+"""The analyses of a run or a sweep: which models and queries each one is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from limbeck.data import Qrels, Run, positives
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import RankingResult, rerank
+from limbeck.progress import say
+from limbeck.report.analyses import SettingPoint, TrainTest, generalisation, sensitivity
+from limbeck.report.analyses.base import Result
+from limbeck.report.analyses.measured_run import MeasuredModel, MeasuredRun
+from limbeck.report.analyses.registry import analyses
+from limbeck.report.analyses.stored import NOT_KEPT, forget, leave_out, store
+from limbeck.report.formatting import listed
+from limbeck.runs.grid import Axis
+from limbeck.runs.results import Measured
+from limbeck.runs.session import Session
+from limbeck.training.queries import draw
+
+MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
+
+
+class Analyst:
+    """Computes the analyses of what was measured, and keeps them beside it."""
+
+    def __init__(self, session: Session, measured: Sequence[Measured], folder: Path) -> None:
+        self.folder = folder
+        self.measured = measured_run(session, measured, folder)
+
+    def run(self, names: Sequence[str], strict: bool = False) -> None:
+        """The analyses called `names`; one that lacks what it needs says so in the report, or raises if `strict`."""
+        known = analyses()
+        for name in names:
+            say(f"Analysing: {name.replace('_', ' ')}")
+            store(self.folder, name, partial(known[name].of, self.measured), strict)
+
+
+def measured_run(session: Session, measured: Sequence[Measured], folder: Path) -> MeasuredRun:
+    """What analyses read of a session: of its test queries a sample, of its training queries those that are no test
+    queries.
+    """
+    splits, recipe = session.splits, session.recipe
+    chosen = set(draw(splits.test, MOST_QUERIES, recipe.data_seed))
+    labels = {query: splits.test_labels[query] for query in chosen}
+    train = {query: grades for query, grades in splits.train_labels.items() if query not in splits.test_labels}
+    return MeasuredRun(
+        data=session.data,
+        labels=labels,
+        models=[_model(one) for one in measured if one.row.measures],
+        folder=folder,
+        train_labels=train,
+        dev_labels=splits.dev_labels,
+        relevance_level=recipe.evaluation.relevance_level,
+        document_length=recipe.student.document_length,
+        teacher_matrix=partial(_teacher_matrix, session, labels),
+    )
+
+
+def _model(one: Measured) -> MeasuredModel:
+    assert isinstance(one.result, RankingResult)
+    row = one.row
+    return MeasuredModel(row.name, row.kind, row.measures, one.result, one.run, row.significance)
+
+
+def _teacher_matrix(session: Session, labels: Qrels) -> Run:
+    """A full matrix: some test queries, each with documents of all of them, positives first, then candidates."""
+    if session.teacher is None:
+        raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
+    spec = session.recipe.evaluation
+    queries = draw(labels, spec.rank_queries, session.recipe.data_seed)
+    depth = max(10, 2 * -(-spec.rank_documents // len(queries)))  # twice the need: lists have documents in common
+    found = session.candidates(queries, session.recipe.data.test or "test", depth)
+    level = spec.relevance_level
+    own = [list(dict.fromkeys([*positives(labels[query], level), *found[query]])) for query in queries]
+    in_turn = (row[place] for place in range(max(map(len, own))) for row in own if place < len(row))
+    chosen = list(dict.fromkeys(in_turn))[: spec.rank_documents]
+    return rerank(session.teacher, session.data, dict.fromkeys(queries, chosen))
+
+
+class _Placed(NamedTuple):
+    """A measurement at its place on the axis, on the line called `name`."""
+
+    name: str
+    value: float
+    seed: int
+    found: Measured
+
+
+def analyse_axis(
+    folder: Path,
+    axes: Sequence[Axis],
+    points: Sequence[tuple[dict[str, str], int, Measured]],
+    measured: Sequence[Measured] = (),
+) -> None:
+    """Quality along the one numeric axis of a sweep, a line for each setting of the others; train against test too.
+
+    `points` are (settings, seed, measurement); the teacher among `measured` is what train and test are held against.
+    A grid with no numeric axis, or with several, has no such picture, and each of its settings is judged by itself.
+    """
+    for name in ("sensitivity", "generalisation"):  # of an earlier grid in this directory
+        forget(folder, name)
+    if not points:
+        return
+    numeric = [axis for axis in axes if len(axis.values) > 1 and all(_number(v) is not None for v in axis.values)]
+    key, values = (numeric[0].key, numeric[0].values) if len(numeric) == 1 else ("", ())
+    measure = next(iter(points[0][2].row.measures))
+    placed = [
+        _Placed(_line_name(place, key), _number(place[key]) or 0.0 if key else 1.0, seed, found)
+        for place, seed, found in points
+    ]
+    if key:
+        settings = [SettingPoint(one.name, one.value, one.found.row.measures[measure], one.seed) for one in placed]
+        store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
+    elif numeric:
+        varied = listed([axis.key for axis in numeric])
+        leave_out(folder, "sensitivity", f"{varied} vary at once, and a curve is along one; sweep one at a time")
+    teachers = [one for one in measured if one.row.kind == "teacher"]
+    lacking = _lacks_train_test(placed, teachers, measure)
+    if lacking is None:
+        largest = max((_number(value) or 0.0 for value in values), default=1.0)
+        curves = [_Placed(teachers[0].row.name, largest, 0, teachers[0]), *placed]
+        store(folder, "generalisation", lambda: _generalisation(curves, measure, key))
+    elif lacking and axes:  # a single run was not asked that question
+        leave_out(folder, "generalisation", lacking)
+
+
+def _lacks_train_test(placed: Sequence[_Placed], teachers: Sequence[Measured], measure: str) -> str | None:
+    """Why train and test are not compared; empty where there is nothing to compare with."""
+    if not teachers or not isinstance(placed[0].found.result, RankingResult):
+        return ""
+    if any(f"train {measure}" not in row.measures for row in [teachers[0].row, *(one.found.row for one in placed)]):
+        return "no training queries were measured; set evaluation.train_queries, e.g. to 200, and sweep again"
+    if len(teachers) > 1:
+        return "the settings have data or teachers of their own, and gaps are to one teacher; sweep them apart"
+    return None
+
+
+def _generalisation(curves: Sequence[_Placed], measure: str, key: str) -> Result:
+    return generalisation([_train_test(one, measure) for one in curves], measure, setting=key)
+
+
+def _line_name(place: dict[str, str], key: str) -> str:
+    return ", ".join(value for other, value in place.items() if other != key) or "student"
+
+
+def _train_test(one: _Placed, measure: str) -> TrainTest:
+    """A measurement's values, query by query, on training queries and on test queries."""
+    result, train = one.found.result, f"train {measure}"
+    assert isinstance(result, RankingResult)
+    if train not in result.besides:
+        raise LimbeckError(NOT_KEPT)
+    test = dict(zip(result.query_ids, result.per_query[measure].tolist(), strict=True))
+    return TrainTest(one.name, one.value, result.besides[train], test, one.seed)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None

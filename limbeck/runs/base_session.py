@@ -1,0 +1,149 @@
+"""What the students of one recipe share, whatever the data are: the teacher, and who may judge."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from limbeck.data import PairData, RankingData
+from limbeck.errors import LimbeckError
+from limbeck.matchers import Matcher, MatcherConfig, build
+from limbeck.matchers import load as load_matcher
+from limbeck.matchers.config import TEACHER
+from limbeck.progress import say
+from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.training.lists import TrainingLists
+from limbeck.training.processes import is_main, main_first
+from limbeck.training.stages import Fit, fit
+from limbeck.training.targets import scores_are_cosines
+
+DevMeasure = Callable[[Matcher], dict[str, float]]
+
+
+class BaseSession(ABC):
+    """One run's data and teacher, each made once and kept where the run finds it again."""
+
+    ranks: ClassVar[bool]  # lists for queries, or pairs that stand alone
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe, self.folder = recipe, folder
+        self.work, self.log = folder / "work", folder / "log.jsonl"
+        self.teacher_failed = False  # whether it could not be loaded or trained
+        self.warnings: list[str] = []  # for the table and the report; each is said when it is found
+
+    def warn(self, line: str | None) -> None:
+        """Say a line once, and keep it for the end."""
+        if line is not None and line not in self.warnings:
+            self.warnings.append(line)
+            if is_main():
+                say(f"warning: {line}")
+
+    def teacher_gives_cosines(self, treatment: str) -> bool:
+        """Whether the teacher's scores are cosines, which no temperature for logits fits; says what is done to them."""
+        found = scores_are_cosines(self.teacher)
+        if found and is_main():
+            say(f"the teacher's scores are cosines: {treatment} for training (teacher.standardise: none leaves them)")
+        return found
+
+    @property
+    @abstractmethod
+    def data(self) -> RankingData | PairData: ...
+
+    @property
+    @abstractmethod
+    def has_test(self) -> bool:
+        """Whether there is something labelled to report on."""
+
+    def no_test(self) -> str:
+        """Why there is nothing to report on."""
+        return f"no labelled split {self.recipe.data.test!r}"
+
+    @abstractmethod
+    def facts(self) -> dict[str, int]:
+        """How much there is of what, for the report."""
+
+    def check(self, recipe: Recipe) -> None:  # noqa: B027 (a ranking set's mistakes are found as it is read)
+        """Refuse data that do not fit the recipe, before anything is trained."""
+
+    @property
+    @abstractmethod
+    def judged_dev(self) -> DevMeasure | None:
+        """How a model is judged while it trains, where dev has labels."""
+
+    @property
+    @abstractmethod
+    def student_dev(self) -> DevMeasure | None:
+        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+
+    @property
+    @abstractmethod
+    def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """What is done to the teacher's scores before an objective sees them."""
+
+    def after_training(self, student: Matcher, place: Path) -> None:  # noqa: B027 (most tasks keep nothing)
+        """What is kept beside a student once it is trained."""
+
+    @abstractmethod
+    def lists(self, stage: Stage, seed: int) -> TrainingLists:
+        """What a stage trains on, with stored teacher scores if it asks for them."""
+
+    def student_spec(self, spec: MatcherConfig) -> MatcherConfig:
+        """The student's description with `start: teacher` made a folder; it reads texts behind a ColBERT's markers."""
+        if spec.init_from != TEACHER:
+            return spec
+        teacher = self.teacher  # trained first, if it has to be
+        assert self.recipe.teacher is not None
+        given = self.recipe.teacher.model
+        changed: dict[str, object] = {"init_from": given or str(self.folder / "teacher" / "model")}
+        if teacher is not None and teacher.prompts and getattr(spec, "prompts", None) == {}:
+            changed["prompts"] = teacher.prompts
+        return spec.model_copy(update=changed)
+
+    def first_start(self) -> MatcherConfig:
+        """The student's start, or where the teacher started if that is the teacher."""
+        recipe = self.recipe
+        if recipe.student.init_from != TEACHER or recipe.teacher is None:
+            return recipe.student
+        first = recipe.teacher.train.init_from if recipe.teacher.train is not None else recipe.teacher.model
+        return recipe.student.model_copy(update={"init_from": first})
+
+    @property
+    def scores_place(self) -> Path:
+        """Where a teacher's model puts its scores, and finds those that are there."""
+        spec = self.recipe.teacher
+        place = Path(spec.scores) if spec is not None and spec.scores else self.folder / "teacher" / "scores"
+        if place.is_file():
+            raise LimbeckError(f"{place}: a file cannot be added to; with a teacher's model, scores names a directory")
+        return place
+
+    @cached_property
+    def teacher(self) -> Matcher | None:
+        """The teacher's model: loaded, or trained first; None where only its scores are known."""
+        self.teacher_failed = True
+        found = self._teacher()
+        self.teacher_failed = False
+        return found
+
+    def _teacher(self) -> Matcher | None:
+        spec = self.recipe.teacher
+        if spec is None or (spec.model is None and spec.train is None):
+            return None
+        if spec.model is not None:
+            return load_matcher(spec.model, spec.revision, bf16=spec.bf16)
+        assert spec.train is not None
+        place = self.folder / "teacher" / "model"
+        if not place.exists():
+            torch.manual_seed(self.recipe.teacher_seed)
+            matcher = build(spec.train)
+            how = Fit("teacher", self.work, self.log, self.recipe.teacher_seed, self.judged_dev)
+            fit(matcher, spec.stages, lambda stage: self.lists(stage, self.recipe.teacher_seed), how)
+            with main_first() as main:
+                if main:
+                    matcher.save_pretrained(place)
+        return load_matcher(place, bf16=spec.bf16)

@@ -1,0 +1,295 @@
+"""A pair task: is it a match, which class, how similar. Pairs are lists of one; the rest is as for rankings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.data import Pair, PairData, load
+from limbeck.data.pairs import load_pairs
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.pairs import DEFAULTS, PAIR_MEASURES, check_measures, evaluate_pairs, pair_task
+from limbeck.files import digest
+from limbeck.matchers import Matcher
+from limbeck.matchers.base import weights_digest
+from limbeck.objectives.labels import binary_ce
+from limbeck.progress import say
+from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage
+from limbeck.runs.base_session import BaseSession, DevMeasure
+from limbeck.runs.pair_checks import check_pairs
+from limbeck.runs.pair_classes import grade_range, scaled
+from limbeck.scoring.calibration import Calibration, calibrate
+from limbeck.stores import EncodingStore
+from limbeck.stores.encodings import encode_with_store
+from limbeck.training.pair_lists import PairLists, label_array
+from limbeck.training.processes import is_main, main_first
+from limbeck.training.trainer import standardiser
+
+JOIN = "\x1f"  # between the texts of a pair, where a pair is known by its content
+BLOCK = 512  # pairs that a crash can cost
+HELD_OUT = 0.1
+REMEMBERED = 4  # models whose scores of dev are kept
+
+
+@dataclass(frozen=True)
+class PairSplits:
+    """Pairs by their use. Unlabelled ones are trained on with the teacher's scores alone; `dev` has them only where
+    there is no label at all.
+    """
+
+    train: list[Pair]
+    dev: list[Pair]
+    test: list[Pair]
+
+
+class PairSession(BaseSession):
+    """A pair set, and the teacher's scores of its pairs."""
+
+    ranks = False
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        super().__init__(recipe, folder)
+        self._scored: dict[str, np.ndarray] = {}
+        _refuse_list_options(recipe)
+
+    @cached_property
+    def data(self) -> PairData:
+        data = load(self.recipe.data.source)
+        assert isinstance(data, PairData)
+        return data
+
+    @cached_property
+    def unlabelled(self) -> list[Pair]:
+        path = self.recipe.data.unlabelled
+        return _unlabelled(path) if path is not None else []
+
+    @cached_property
+    def splits(self) -> PairSplits:
+        return split_pairs(self.data, self.recipe.data, self.recipe.data_seed, self.unlabelled)
+
+    def check(self, recipe: Recipe) -> None:
+        check_pairs(recipe, self.data, self.unlabelled, self.measures)
+
+    @property
+    def has_test(self) -> bool:
+        return bool(self.splits.test)
+
+    def facts(self) -> dict[str, int]:
+        splits = self.splits
+        unlabelled = sum(pair.label is None for pair in splits.train)
+        return {
+            "queries_train": len(splits.train),
+            "queries_unlabelled": unlabelled,
+            "queries_dev": len(splits.dev),
+            "queries_test": len(splits.test),
+        }
+
+    @cached_property
+    def measures(self) -> list[str] | None:
+        """The recipe's, or None for those of the task."""
+        given = self.recipe.evaluation.measures
+        if given == EvaluationSpec().measures:
+            return None
+        wrong = [name for name in given if name not in PAIR_MEASURES]
+        if wrong:
+            raise LimbeckError(f"evaluation.measures: {wrong[0]} is of rankings; pairs have {', '.join(PAIR_MEASURES)}")
+        return given
+
+    @cached_property
+    def judged_dev(self) -> DevMeasure | None:
+        dev = self.splits.dev
+        if not dev or dev[0].label is None:
+            return None
+        labels = label_array(dev)
+        outputs = self.recipe.student.output_count
+        task = pair_task(np.zeros(len(dev) if outputs == 1 else (len(dev), outputs)), labels)
+        check_measures(task, self.measures or DEFAULTS[task.kind])  # before hours of training
+
+        def measure(matcher: Matcher) -> dict[str, float]:
+            return evaluate_pairs(self._dev_scores(matcher), labels, self.measures)
+
+        return measure
+
+    def _dev_scores(self, matcher: Matcher) -> np.ndarray:
+        """A model's scores of dev. A student is judged on it when it ends, and calibrated, and compared: scored once.
+
+        By weights alone, so not while outputs of a frozen encoder, which may be rounded, stand in for it.
+        """
+        texts = [pair.texts for pair in self.splits.dev]
+        if matcher.reads_stored_outputs:
+            return matcher.score(texts)
+        key = weights_digest(matcher)
+        if key not in self._scored:
+            self._scored = dict(list(self._scored.items())[1 - REMEMBERED :])
+            self._scored[key] = matcher.score(texts)
+        return self._scored[key]
+
+    @cached_property
+    def student_dev(self) -> DevMeasure | None:
+        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+        dev = self.splits.dev
+        if self.judged_dev is not None or not dev or self.teacher is None:
+            return self.judged_dev
+        wanted = self.teacher_scores(dev)
+
+        def measure(matcher: Matcher) -> dict[str, float]:
+            scores = self._dev_scores(matcher)
+            if scores.ndim == 2:
+                return {"same_class": float((scores.argmax(1) == wanted.argmax(1)).mean())}
+            return evaluate_pairs(scores, wanted, ["spearman"]) if np.ptp(wanted) else {"spearman": 0.0}
+
+        return measure
+
+    @cached_property
+    def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        spec = self.recipe.teacher
+        if spec is None or spec.standardise == "none":
+            return None
+        if spec.standardise == "auto" and (
+            spec.live or not self.teacher_gives_cosines("brought to mean 0, deviation 1")
+        ):
+            return None
+        if spec.standardise == "list":
+            raise LimbeckError("teacher.standardise: list means nothing for pairs, which stand alone; use global")
+        return standardiser("global", torch.from_numpy(self.teacher_scores(self.splits.train)))
+
+    @cached_property
+    def store(self) -> EncodingStore:
+        """The teacher's raw logits on disk, by the content of a pair, keyed by who the teacher is."""
+        assert self.teacher is not None
+        key = {**self.teacher.identity(), "pairs": 1}
+        return EncodingStore.open(self.scores_place, key, self.teacher.outputs)
+
+    def teacher_scores(self, pairs: Sequence[Pair]) -> np.ndarray:
+        """The teacher's logits of pairs, [pairs] or [pairs, classes]; what is stored is not computed again."""
+        teacher, store = self.teacher, self.store
+        assert teacher is not None
+        texts = {_known_by(pair.texts): pair.texts for pair in pairs}
+        keys = [_known_by(pair.texts) for pair in pairs]
+
+        def score(block: list[str]) -> np.ndarray:
+            return teacher.score([texts[key] for key in block]).reshape(len(block), -1)
+
+        with main_first() as main:
+            if main:
+                encode_with_store(store, keys, score, BLOCK)
+        store.refresh()
+        found = store.get(keys)
+        return found[:, 0] if teacher.outputs == 1 else found
+
+    def after_training(self, student: Matcher, place: Path) -> None:
+        """Probabilities and a threshold for yes-or-no tasks, from dev."""
+        found = self.calibration(student)
+        if found is not None:
+            found.save(place)
+            say(str(found))
+
+    def calibration(self, matcher: Matcher) -> Calibration | None:
+        """A model's probabilities and threshold by dev; None where the task is not yes or no."""
+        dev = self.splits.dev if self.judged_dev is not None else []
+        labels = label_array(dev) if dev else np.zeros(0)
+        if matcher.outputs != 1 or len(np.unique(labels)) != 2 or not np.isin(labels, (0, 1)).all():
+            return None
+        scores = self._dev_scores(matcher)
+        try:
+            return calibrate(scores, labels, self.recipe.evaluation.threshold)
+        except LimbeckError as error:  # hours of training are not to be lost for it
+            say(f"{error}; the threshold is chosen for f1 instead")
+            return calibrate(scores, labels)
+
+    def lists(self, stage: Stage, seed: int) -> PairLists:
+        pairs = self.splits.train
+        if not stage.needs_teacher:
+            pairs = [pair for pair in pairs if pair.label is not None]
+            if not pairs:
+                problem = f"{self.data.name}: {', '.join(stage.objectives)} learns from labels, and there are none"
+                raise LimbeckError(f"{problem}; label some pairs, or distil from a teacher with soft_binary_ce")
+        labels = label_array(pairs)
+        learns_yes_or_no = any(isinstance(each, binary_ce) for _, each in stage.weighted_objectives())
+        if learns_yes_or_no and self.grades is not None:
+            labels = scaled(labels, self.grades)
+        teacher = self.recipe.teacher
+        cached = "scores" in stage.teacher_signals and teacher is not None and not teacher.live
+        return PairLists(pairs, labels, self.teacher_scores(pairs) if cached else None)
+
+    @cached_property
+    def grades(self) -> tuple[float, float] | None:
+        """The ends of the scale that labels are grades on; None where they are probabilities or classes."""
+        ends = grade_range(self.data)
+        if ends is not None and is_main():
+            say(f"{self.data.name}: labels run from {ends[0]:g} to {ends[1]:g}; binary_ce learns them scaled to 0 to 1")
+        return ends
+
+
+def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
+    """The pairs of a run. A missing dev split is held out of train; a pair of dev or test is not trained on, not turned
+    round either, and not looked at in dev if it is one of test.
+    """
+    test = _labelled(data, spec.test)
+    tested = _either_way(test)
+    dev = [pair for pair in _labelled(data, spec.dev) if pair.texts not in tested]
+    elsewhere = tested | _either_way(dev)
+    train = _drawn([pair for pair in data.splits.get(spec.train, []) if pair.texts not in elsewhere], None, seed)
+    if dev:
+        dev = _drawn(dev, spec.dev_queries, seed)
+    elif spec.dev is not None:
+        count = min(spec.dev_queries or len(train), max(1, round(HELD_OUT * len(train))))
+        dev = [pair for pair in train[:count] if pair.label is not None] or train[:count]
+        elsewhere |= _either_way(train[:count])
+        train = [pair for pair in train[count:] if pair.texts not in elsewhere]
+    train = train[: spec.train_queries]
+    if spec.labelled_queries is not None:
+        labelled = [pair for pair in train if pair.label is not None]
+        kept = {id(pair) for pair in labelled[: spec.labelled_queries]}
+        train = [pair if id(pair) in kept else replace(pair, label=None) for pair in train]
+    extra = [pair for pair in unlabelled if pair.texts not in elsewhere]
+    if not train and not extra:
+        raise LimbeckError(f"{data.name}: no pair to train on in split {spec.train!r}; check the file")
+    return PairSplits([*train, *extra], dev, _drawn(test, spec.test_queries, seed))
+
+
+def _known_by(texts: tuple[str, ...]) -> str:
+    """One string for the texts of a pair, and for no others."""
+    if any(JOIN in text for text in texts):
+        return JOIN + json.dumps(texts)
+    return JOIN.join(texts)
+
+
+def _either_way(pairs: Sequence[Pair]) -> set[tuple[str, ...]]:
+    """The texts of pairs, as they stand and turned round."""
+    return {texts for pair in pairs for texts in (pair.texts, pair.texts[::-1])}
+
+
+def _labelled(data: PairData, split: str | None) -> list[Pair]:
+    return [pair for pair in data.splits.get(split or "", []) if pair.label is not None]
+
+
+def _drawn(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
+    """`count` of the pairs in an order that depends on seed and texts alone: a larger draw contains the smaller."""
+    return sorted(pairs, key=lambda pair: digest(str(seed), *pair.texts))[:count]
+
+
+def _unlabelled(path: str) -> list[Pair]:
+    """The pairs of a file, whatever its labels say."""
+    return [replace(pair, label=None) for pairs in load_pairs(path).splits.values() for pair in pairs]
+
+
+def _refuse_list_options(recipe: Recipe) -> None:
+    for place, stage in recipe.every_stage().items():
+        if stage.lists != ListSpec():
+            raise LimbeckError(f"{place}.lists: pairs stand alone and have no lists; drop it")
+    if recipe.teacher is not None and recipe.teacher.only_scores:
+        problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
+        raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
+    if recipe.evaluation.bf16:
+        raise LimbeckError("evaluation.bf16: is for rankings; drop it (a teacher of pairs has teacher.bf16)")
+    for name in ("keep_positives", "min_positives"):
+        if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
+            raise LimbeckError(f"data.{name}: pairs stand alone, there is nothing to count; drop it")

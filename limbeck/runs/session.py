@@ -1,0 +1,304 @@
+"""One run's data, candidates and teacher, each made once and kept where the run finds it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
+from limbeck.evaluation.agreement import agreement
+from limbeck.matchers import Matcher
+from limbeck.matchers.bf16 import in_bf16
+from limbeck.progress import say
+from limbeck.recipe.recipe import ListSpec, Recipe, Stage
+from limbeck.runs.base_session import BaseSession, DevMeasure
+from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
+from limbeck.stores import ScoreStore
+from limbeck.training.annotate import annotate, teacher_identity, with_queries
+from limbeck.training.lists import RankedQuery, RankingLists, TextLists, leave_out_likely_positives
+from limbeck.training.negatives import candidate_pools
+from limbeck.training.processes import is_main, main_first
+from limbeck.training.queries import QuerySplits, split_queries
+from limbeck.training.targets import COSINE_SCALE, scale_cosines
+from limbeck.training.trainer import standardiser
+
+
+@dataclass
+class JudgedDev:
+    """nDCG@10 and the recipe's measures on labelled dev queries, and on some training queries beside them."""
+
+    data: RankingData
+    labels: Qrels
+    candidates: dict[str, list[str]]
+    measures: list[str]
+    level: int
+    train_labels: Qrels
+    train_candidates: dict[str, list[str]]
+    bf16: bool = False
+    run: Run = field(default_factory=dict)  # the last one that was judged
+
+    def __call__(self, matcher: Matcher) -> dict[str, float]:
+        with in_bf16(matcher, self.bf16):
+            return self._measured(matcher)
+
+    def _measured(self, matcher: Matcher) -> dict[str, float]:
+        self.run = rerank(matcher, self.data, self.candidates)
+        found = evaluate_run(self.run, self.labels, self.measures, self.level).means
+        if self.train_candidates:
+            first = self.measures[0]
+            trained = rerank(matcher, self.data, self.train_candidates)
+            found[f"train {first}"] = evaluate_run(trained, self.train_labels, [first], self.level).means[first]
+        return found
+
+
+class Session(BaseSession):
+    """A ranking set, candidates for its queries, and the teacher's scores of those."""
+
+    ranks = True
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        super().__init__(recipe, folder)
+        for place, stage in recipe.every_stage().items():
+            if stage.group_by_text:
+                raise LimbeckError(f"{place}.group_by_text: is for pair sets; use {place}.lists.in_batch, or drop it")
+        self._pools: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+        self._unlabelled: list[str] = []
+
+    @cached_property
+    def data(self) -> RankingData:
+        data = load(self.recipe.data.source)
+        if not isinstance(data, RankingData):
+            raise LimbeckError(f"{self.recipe.data.source}: a pair set has no lists to distil; give a ranking set")
+        if self.recipe.data.unlabelled is not None:
+            data, self._unlabelled = with_queries(data, self.recipe.data.unlabelled)
+        return data
+
+    @property
+    def has_test(self) -> bool:
+        return bool(self.splits.test_labels)
+
+    def no_test(self) -> str:
+        split = self.recipe.data.test
+        grades = [grade for found in self.data.qrels.get(split or "", {}).values() for grade in found.values()]
+        if grades:
+            return f"no grade of split {split!r} is above 0 (the highest is {max(grades)}), so nothing is relevant"
+        return super().no_test()
+
+    def facts(self) -> dict[str, int]:
+        splits = self.splits
+        return {
+            "queries_train": len(splits.train),
+            "queries_dev": len(splits.dev),
+            "queries_test": len(splits.test),
+            "documents": len(self.data.corpus),
+        }
+
+    @cached_property
+    def splits(self) -> QuerySplits:
+        data = self.data  # before its unlabelled queries are known
+        return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled)
+
+    def warn_of_irrelevance(self) -> None:
+        """Say that measures are 0 because no test document is relevant enough, not because models are bad."""
+        labels, level = self.splits.test_labels, self.recipe.evaluation.relevance_level
+        best = max((grade for grades in labels.values() for grade in grades.values()), default=level)
+        if best < level:
+            self.warn(f"no test document has grade {level} (the highest is {best}), so all measures but nDCG are 0")
+
+    @cached_property
+    def sparse(self) -> SparseIndex:
+        return bm25_index(self.data.corpus)
+
+    def bm25(self, query_ids: list[str], depth: int) -> Run:
+        """BM25's best documents of the whole corpus."""
+        return bm25_candidates(self.data, query_ids, depth, self.sparse)
+
+    def candidates(self, query_ids: list[str], split: str, depth: int) -> dict[str, list[str]]:
+        """What is re-ranked for each query: BM25's best, or lists that were given."""
+        spec = self.recipe.evaluation
+        source = spec.candidates if split == self.recipe.data.test else spec.dev_candidates or spec.candidates
+        index = self.sparse if source == "bm25" else None
+        found = first_of(candidate_run(self.data, query_ids, source, split, depth, index), query_ids, depth)
+        found = with_judged(found, self.data.qrels.get(split, {})) if spec.add_judged else found
+        if spec.random and split == self.recipe.data.test:
+            found = with_random(found, self.data.corpus, spec.random, self.recipe.data_seed)
+        return found
+
+    @property
+    def dev_split(self) -> str:
+        """Where the dev queries come from; the training split, where dev is held out of it."""
+        spec = self.recipe.data
+        return spec.dev if spec.dev is not None and spec.dev in self.data.qrels else spec.train
+
+    @cached_property
+    def judged_dev(self) -> JudgedDev | None:
+        """How a model is judged while it trains, where dev has labels.
+
+        One process judges for all; the others need no candidates, and build no BM25 for them.
+        """
+        spec, splits = self.recipe.evaluation, self.splits
+        if not splits.dev_labels:
+            return None
+        count = min(spec.train_queries, len(splits.dev_labels))
+        trained = [query for query in splits.train if query in splits.train_labels][:count]
+        return JudgedDev(
+            self.data,
+            splits.dev_labels,
+            self.candidates(list(splits.dev_labels), self.dev_split, spec.dev_depth) if is_main() else {},
+            list(dict.fromkeys(["ndcg@10", *spec.measures])),
+            spec.relevance_level,
+            {query: splits.train_labels[query] for query in trained},
+            self.candidates(trained, self.recipe.data.train, spec.dev_depth) if trained and is_main() else {},
+            spec.bf16,
+        )
+
+    @cached_property
+    def student_dev(self) -> DevMeasure | None:
+        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+        if self.judged_dev is not None or not self.splits.dev:
+            return self.judged_dev
+        reference = self.teacher_run(self.candidates(self.splits.dev, self.dev_split, self.recipe.evaluation.dev_depth))
+        if not reference:
+            return None
+        lists = {query: list(scores) for query, scores in reference.items()}
+
+        def measure(matcher: Matcher) -> dict[str, float]:
+            with in_bf16(matcher, self.recipe.evaluation.bf16):
+                means = agreement(rerank(matcher, self.data, lists), reference, k=5).means
+            return {"spearman": means.pop("spearman"), **means}
+
+        return measure
+
+    @cached_property
+    def store(self) -> ScoreStore:
+        """The teacher's scores on disk, keyed by who the teacher is."""
+        assert self.teacher is not None
+        return ScoreStore.open(self.scores_place, teacher_identity(self.teacher, self.data))
+
+    def teacher_run(self, candidates: dict[str, list[str]]) -> Run:
+        """The teacher's scores of some candidates; computed and stored where it has a model, else looked up."""
+        spec = self.recipe.teacher
+        if spec is None:
+            return {}
+        if self.teacher is None:
+            known = self.given_scores
+            found = {
+                query: {document: known[query][document] for document in documents if document in known[query]}
+                for query, documents in candidates.items()
+                if query in known
+            }
+            return {query: scores for query, scores in found.items() if scores}
+        store = self.store
+        with main_first() as main:
+            if main:
+                annotate(self.teacher, self.data, candidates, store)
+        store.refresh()
+        return {
+            query: dict(zip(documents, self.store.lookup(query, documents).tolist(), strict=True))
+            for query, documents in candidates.items()
+            if documents
+        }
+
+    @cached_property
+    def given_scores(self) -> Candidates:
+        """Scores that were made elsewhere."""
+        assert self.recipe.teacher is not None and self.recipe.teacher.scores is not None
+        path = Path(self.recipe.teacher.scores)
+        if path.is_dir():
+            return ScoreStore.read(path).to_run()
+        return read_scores(path, self.data)
+
+    @cached_property
+    def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        spec = self.recipe.teacher
+        if spec is None or spec.standardise == "none":
+            return None
+        if spec.standardise == "auto":
+            return scale_cosines if self.teacher_gives_cosines(f"multiplied by {COSINE_SCALE:g}") else None
+        run = self.given_scores if self.teacher is None else self.store.to_run()
+        known = [score for query in self.splits.train if query in run for score in run[query].values()]
+        return standardiser(spec.standardise, torch.tensor(known))
+
+    def lists(self, stage: Stage, seed: int) -> RankingLists | TextLists:
+        """The training lists of a stage, with stored teacher scores if an objective asks for them.
+
+        Objectives that look at queries alone train on all of them, with documents or without.
+        """
+        data, splits = self.data, self.splits
+        if stage.student_signals <= {"queries"}:
+            return TextLists(data.queries.take(data.queries.rows(splits.train)))
+        if stage.needs_labels and not splits.train_labels:
+            problem = f"{data.name}: {', '.join(stage.objectives)} learns from labels, and split"
+            remedy = "add qrels, or distil from a teacher with softmax_ce"
+            raise LimbeckError(f"{problem} {self.recipe.data.train!r} has none; {remedy}")
+        pools = self._pool(stage.lists)
+        queries = [
+            RankedQuery(
+                id=query,
+                positives=_by_row(data, splits.train_labels.get(query, {})),
+                pool=pools[query],
+                labelled=query in splits.train_labels,
+            )
+            for query in splits.train
+            if query in splits.train_labels or not stage.only_labels
+        ]
+        teacher = self.recipe.teacher
+        cached = teacher is not None and not teacher.live and "scores" in stage.teacher_signals
+        if cached or stage.lists.asks_teacher:
+            self._add_scores(queries)
+        if stage.lists.false_negative_margin is not None:
+            dropped = leave_out_likely_positives(queries, stage.lists.false_negative_margin)
+            say(f"{dropped:,} candidates left out: the teacher takes them for positives")
+        return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
+
+    def _pool(self, spec: ListSpec) -> dict[str, np.ndarray]:
+        scores_only = self.recipe.teacher is not None and self.recipe.teacher.only_scores
+        source = ("scored" if scores_only else "bm25") if spec.negatives == "auto" else spec.negatives
+        key = (source, spec.pool)
+        if key not in self._pools:
+            self._pools[key] = candidate_pools(
+                self.data,
+                self.splits.train,
+                self.splits.train_labels,
+                source,
+                spec.pool,
+                ranked_lists={
+                    "bm25": lambda depth: self.bm25(self.splits.train, depth),
+                    "given": lambda _: self.data.candidates(self.recipe.data.train),
+                    "scored": lambda _: self.given_scores,
+                },
+                seed=self.recipe.data_seed,
+            )
+        return self._pools[key]
+
+    def _add_scores(self, queries: list[RankedQuery]) -> None:
+        corpus = self.data.corpus
+        rows = {query.id: np.union1d(query.pool, np.array(list(query.positives), dtype=np.int64)) for query in queries}
+        run = self.teacher_run({query: corpus.ids_at(wanted) for query, wanted in rows.items()})
+        known = 0
+        for query in queries:
+            scores = run.get(query.id, {})
+            found = corpus.rows(scores)
+            order = np.argsort(found)
+            query.scored = found[order]
+            query.scores = np.fromiter(scores.values(), dtype=np.float32, count=len(scores))[order]
+            known += len(scores)
+        total = sum(map(len, rows.values()))
+        if known == 0:
+            raise LimbeckError("the teacher's scores name none of the training pairs; check their ids")
+        if known < total:
+            say(f"{total - known:,} of {total:,} training pairs have no teacher score and take no part in distillation")
+
+
+def _by_row(data: RankingData, grades: Mapping[str, int]) -> dict[int, float]:
+    """The relevant documents of one query, by corpus row."""
+    relevant = {document: float(grade) for document, grade in grades.items() if grade > 0}
+    return dict(zip(data.corpus.rows(relevant).tolist(), relevant.values(), strict=True))

@@ -1,0 +1,430 @@
+"""A grid of runs: every combination of some settings, several seeds, one table with significance.
+
+    sweep("demo", over=["objective=one_hot,softmax_ce", "student.dim=64,128"], seeds=3)
+
+A sweep's directory is a run's, with more than one student in it:
+
+    students/NAME/seed-0/    a run of its own: recipe.yaml, student/, result.json
+    student/                 the best of them on dev
+
+Runs of the same data and teacher share both: a teacher is trained once, a pair is scored by it once. A run that is
+done is not done again, so a sweep that was cut short goes on, and one that gets more values or seeds does only what
+is new. A run that fails is named in the table and tried again the next time; the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.files import alone_in, digest, directory_atomically, read_json, write_json
+from limbeck.matchers import Matcher
+from limbeck.matchers import load as load_matcher
+from limbeck.matchers.device import chosen_device
+from limbeck.matchers.device_choice import restoring_device, use_recipe_device
+from limbeck.progress import say
+from limbeck.recipe.recipe import Recipe
+from limbeck.report.analyses.score_distributions import SNAPSHOTS
+from limbeck.runs.analyse import Analyst, analyse_axis
+from limbeck.runs.base_session import BaseSession
+from limbeck.runs.cautions import cautions
+from limbeck.runs.example_answers import answer
+from limbeck.runs.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
+from limbeck.runs.measured import RESULT, read_measured, save_measured
+from limbeck.runs.pair_classes import with_classes
+from limbeck.runs.pair_results import PairBench
+from limbeck.runs.references import measure_references
+from limbeck.runs.results import Bench, Measured, ResultRow, finish, over_seeds
+from limbeck.runs.run import (
+    METRICS,
+    STUDENTS,
+    Result,
+    bench_of,
+    claim_folder,
+    finished_run,
+    open_session,
+    read_results,
+    train_student,
+    write_results,
+)
+from limbeck.runs.session import Session
+from limbeck.sealed import read_if_whole, read_sealed, write_sealed
+
+PLAN = "sweep.json"
+MEASURED = "measured.json"
+DONE = "done.json"  # in references/: all of them are measured
+BEST = "best.json"  # whose copy the sweep's own student is: its weights may have been dropped
+ERROR = "error.txt"  # in a student's folder: why it failed
+NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
+
+
+@restoring_device
+def sweep(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    over: Sequence[str | Axis] = (),
+    tune: Sequence[str | Axis] = (),
+    seeds: int = 1,
+    out: str | Path | None = None,
+    against: str | None = None,
+    overrides: Sequence[str] = (),
+    questions: Sequence[str] = (),
+    note: str = "",
+    keep: bool = True,
+) -> Result:
+    """Run the grid that `over` spans, `seeds` times, and gather it.
+
+    `tune` spans a grid of its own inside every cell: its values are tried with the first seed, the best on dev is
+    taken, and only that one is run under all seeds and measured on test. `against` names the cell that the others are
+    tested against, the first by default. The best cell on dev answers `questions`, for the report. Without `keep` the
+    students' weights are dropped once they are measured, but for the best one's.
+    """
+    axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
+    tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
+    refuse_repeated([*axes, *tuned])
+    base = load_base(recipe, overrides, [*axes, *tuned])
+    use_recipe_device(base.device)
+    chosen_device()  # one that does not exist is refused before anything is written
+    grid = [replace(cell, recipe=with_classes(cell.recipe)) for cell in cells(base, axes)]
+    refuse_unused([*axes, *tuned], grid)
+    tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}
+    tries = {name: [replace(one, recipe=with_classes(one.recipe)) for one in some] for name, some in tries.items()}
+    reference = _reference([cell.name for cell in grid], against)
+    if seeds < 1:
+        raise LimbeckError(f"{seeds} seeds are too few; give 1 or more")
+    folder = _place_for(out, base)
+    plan = {"over": [asdict(axis) for axis in axes], "tune": [asdict(axis) for axis in tuned], "seeds": seeds}
+    plan = json.loads(json.dumps(plan | {"against": reference}))
+    if _is_finished(folder, plan):
+        return finished_run(folder)
+    began = time.monotonic()
+    work = _Sweep(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
+    for cell in [tried for some in tries.values() for tried in some]:
+        work.check(cell, tuned=len(tuned) > 0)
+    claim_folder(folder, base)  # only now: a mistake leaves no folder behind
+    with alone_in(folder):
+        for session in work.sessions.values():
+            session.folder.mkdir(parents=True, exist_ok=True)
+        measured: list[Measured] = []
+        for number, cell in enumerate(grid, start=1):
+            say(f"{number} of {len(grid)}: {cell.name}")
+            found = work.cell(cell, tries[cell.name])
+            measured += [] if found is None else [found]
+        if not measured:
+            raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
+        work.keep_best()
+        finished = finish([*work.references(), *measured], reference)
+        if reference in work.lost:
+            untested = f"{reference} failed, and nothing is tested against it."
+            say(untested)
+            note, plan = f"{note} {untested}".strip(), plan | {"against_failed": True}
+        if isinstance(work.home, Session):
+            Analyst(work.home, finished, folder).run(base.evaluation.analyses)
+        analyse_axis(folder, axes, work.points, finished)
+        rows = [one.row for one in finished]
+        rows += [ResultRow(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
+        work.answer(questions)
+        seconds = time.monotonic() - began
+        told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}
+        warnings = [*dict.fromkeys(line for each in work.used for line in each.warnings), *cautions(finished)]
+        write_results(work.home, folder, rows, seconds, title=base.name, note=note, sweep=told, warnings=warnings)
+        for session in work.sessions.values():
+            shutil.rmtree(session.work, ignore_errors=True)
+        write_json(folder / MEASURED, work.places())
+        write_json(folder / PLAN, plan)  # last: a plan beside older results would pass for finished
+        if not keep:
+            work.drop_students()
+        return Result(folder, rows, seconds, warnings)
+
+
+def _place_for(out: str | Path | None, base: Recipe) -> Path:
+    """The sweep's directory, which may be there if it is of the same recipe."""
+    folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
+    if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
+        raise LimbeckError(f"{folder}: holds a run of `limbeck distill`; choose another --out")
+    if folder.exists():
+        claim_folder(folder, base)
+    return folder
+
+
+def _command(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    overrides: Sequence[str],
+    axes: Sequence[Axis],
+    tuned: Sequence[Axis],
+    seeds: int,
+    against: str | None,
+    folder: Path,
+    keep: bool,
+) -> str:
+    """The command line of a sweep; a recipe that came from Python is the one in its directory, with its changes."""
+    named = isinstance(recipe, str | Path)
+    options = [("--set", text) for text in overrides if named]
+    options += [("--over", str(axis)) for axis in axes] + [("--tune", str(axis)) for axis in tuned]
+    options += [("--seeds", str(seeds))] + ([("--against", against)] if against is not None else [])
+    words = ["limbeck", "sweep", str(recipe) if named else str(folder / "recipe.yaml")]
+    words += [word for option in options for word in option] + ["--out", str(folder)]
+    return shlex.join(words + ([] if keep else ["--drop-students"]))
+
+
+def _is_finished(folder: Path, plan: dict[str, Any]) -> bool:
+    """Whether this very grid was gathered already, and no run of it failed."""
+    if not all((folder / name).exists() for name in (METRICS, MEASURED, PLAN)) or read_json(folder / PLAN) != plan:
+        return False
+    return not any(row.failed for row in read_results(folder).rows)
+
+
+def _reference(names: list[str], against: str | None) -> str:
+    if against is None:
+        return names[0]
+    if against not in names:
+        raise LimbeckError(f"--against {against}: no cell of this sweep; {did_you_mean(against, names)}")
+    return against
+
+
+def _shared(recipe: Recipe) -> str:
+    """What has to be equal for two runs to share data, teacher and measurements."""
+    return digest(*(json.dumps(recipe.model_dump(mode="json")[part]) for part in ("data", "teacher", "evaluation")))
+
+
+def _differ(tries: dict[str, list[Cell]]) -> bool:
+    return len({_shared(cell.recipe) for some in tries.values() for cell in some}) > 1
+
+
+def _refuse_no_dev(session: BaseSession) -> None:
+    """Refuse to tune where nothing tells settings apart. A teacher with a model always can, once it is made."""
+    teacher = session.recipe.teacher
+    judges = session.judged_dev is not None or (teacher is not None and not teacher.only_scores)
+    if not session.facts()["queries_dev"] or not (judges or session.student_dev is not None):
+        raise LimbeckError(NO_DEV)
+
+
+def _read_teacher(session: BaseSession) -> None:
+    """Load a teacher that is not to be trained, or its scores, unless it has been measured and may never be needed."""
+    teacher = session.recipe.teacher
+    if teacher is None or teacher.train is not None or (session.folder / "references" / DONE).exists():
+        return
+    _ = session.given_scores if isinstance(session, Session) and teacher.only_scores else session.teacher
+
+
+class _Sweep:
+    """The runs of one sweep, and what they share."""
+
+    def __init__(self, base: Recipe, folder: Path, seeds: list[int], several: bool) -> None:
+        self.base, self.folder, self.seeds, self.several = base, folder, seeds, several
+        self.sessions: dict[str, BaseSession] = {}
+        self.benches: dict[str, Bench | PairBench] = {}
+        self.owners: dict[str, str] = {}  # the first cell of each session
+        self.errors: list[str] = []
+        self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
+        self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
+        self.measured_at: dict[str, list[str]] = {}  # of references: the row's name, and its directories
+        self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
+
+    def session(self, recipe: Recipe) -> BaseSession:
+        """The session of all runs with this data and teacher; in the sweep's own directory if there is only one."""
+        key = _shared(recipe)
+        if key not in self.sessions:
+            place = self.folder / "shared" / key[:8] if self.several else self.folder
+            self.sessions[key] = open_session(recipe, place)
+        return self.sessions[key]
+
+    def check(self, cell: Cell, tuned: bool) -> None:
+        """Read the data of a cell: what is wrong with them, or lacks for tuning, is said once, and before training."""
+        recipe = cell.with_seed(self.seeds[0])
+        known = _shared(recipe) in self.sessions
+        session = self.session(recipe)
+        session.check(recipe)
+        if not known:
+            if not session.has_test:
+                problem = f"{session.data.name}: {session.no_test()}, and a sweep compares on it"
+                raise LimbeckError(f"{problem}; give data.test")
+            if tuned:
+                _refuse_no_dev(session)
+            _read_teacher(session)
+
+    def _teacher_name(self, session: BaseSession) -> str:
+        """What the teacher's row is called: one of several goes by the first cell that learns from it."""
+        return f"teacher of {self.owners[_shared(session.recipe)]}" if self.several else "teacher"
+
+    @property
+    def used(self) -> list[BaseSession]:
+        """The sessions of what was measured: those of failures, and of settings that were not chosen, have no part."""
+        return [session for key, session in self.sessions.items() if key in self.owners]
+
+    @property
+    def home(self) -> BaseSession:
+        """The session that the report is about."""
+        return self.used[0]
+
+    def bench(self, session: BaseSession) -> Bench | PairBench:
+        key = _shared(session.recipe)
+        if key not in self.benches:
+            self.benches[key] = bench_of(session)
+        return self.benches[key]
+
+    def cell(self, cell: Cell, tries: list[Cell]) -> Measured | None:
+        """All seeds of one cell, after its tuning; None if every one of them failed."""
+        failed: list[str] = []
+        chosen = self._tuned(cell, tries, failed)
+        found = []
+        for seed in self.seeds if chosen is not None else []:
+            assert chosen is not None
+            place = self._place(cell, chosen, seed)
+            measured = self._attempt(
+                lambda seed=seed: self._measured(cell, chosen, seed), place, f"seed {seed}", failed
+            )
+            found += [] if measured is None else [measured]
+        if not found:
+            self.lost[cell.name] = failed
+            return None
+        assert chosen is not None
+        session = self.session(chosen.with_seed(self.seeds[0]))
+        self.owners.setdefault(_shared(session.recipe), cell.name)
+        choice = chosen.name.removeprefix(cell.name).removeprefix(", ")
+        gathered = over_seeds(found, cell.name, failed, choice or None)
+        row = replace(gathered.row, logged=chosen.full_name)
+        return replace(gathered, row=row, teacher=self._teacher_name(session))
+
+    def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
+        """The setting with the best first seed on dev; the only one, where there is nothing to choose."""
+        if len(tries) == 1:
+            return tries[0]
+        values = []
+        for tried in tries:
+            place = self._place(cell, tried, self.seeds[0])
+            value = self._attempt(lambda tried=tried: self._dev(cell, tried, self.seeds[0]), place, tried.name, failed)
+            if value is not None:
+                values.append((value, tried))
+        if not values:
+            return None
+        best = max(values, key=lambda pair: pair[0])[1]
+        say(f"chosen on dev: {best.name}")
+        return best
+
+    def _attempt(self, work: Any, place: Path, what: str, failed: list[str]) -> Any:
+        """The result of `work`; if it fails, None, and the reason is noted. Without its teacher no run can end."""
+        try:
+            result = work()
+            (place / ERROR).unlink(missing_ok=True)
+            return result
+        except Exception as error:
+            if any(session.teacher_failed for session in self.sessions.values()):
+                raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if not isinstance(error, LimbeckError) and (place / "recipe.yaml").exists():
+                (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+                reason += f" (traceback in {place / ERROR})"
+            say(f"{what} failed: {reason}")
+            failed.append(f"{what}: {reason}")
+            self.errors.append(reason)
+            return None
+
+    def _place(self, cell: Cell, tried: Cell, seed: int) -> Path:
+        inner = [] if tried.full_name == cell.full_name else [tried.folder]
+        return self.folder.joinpath(STUDENTS, cell.folder, *inner, f"seed-{seed}")
+
+    def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[BaseSession, Path, Matcher]:
+        """A trained student, and its directory."""
+        recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
+        session = self.session(recipe)
+        claim_folder(place, recipe)
+        label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # names checkpoints too
+        student = train_student(session, recipe, label, place / "student")
+        shutil.rmtree(place / "work", ignore_errors=True)
+        return session, place, student
+
+    def _dev(self, cell: Cell, tried: Cell, seed: int) -> float:
+        """The student's quality on dev, from its file if it is known."""
+        known = self._place(cell, tried, seed) / "dev.json"
+        if read_if_whole(known) is None:
+            session, _, student = self._student(cell, tried, seed)
+            if session.student_dev is None:
+                raise LimbeckError(NO_DEV)
+            write_sealed(known, session.student_dev(student))
+        return float(next(iter(read_sealed(known).values())))
+
+    def _measured(self, cell: Cell, tried: Cell, seed: int) -> Measured:
+        """A run's result, from its files if they are there."""
+        place = self._place(cell, tried, seed)
+        if read_if_whole(place / RESULT) is None:
+            session, place, student = self._student(cell, tried, seed)
+            objectives = " + ".join(text for stage in tried.recipe.stages for text in stage.objectives)
+            measured = self.bench(session).model(cell.name, "student", student, objectives)
+            if session.student_dev is not None and read_if_whole(place / "dev.json") is None:
+                write_sealed(place / "dev.json", session.student_dev(student))
+            save_measured(measured, place)
+        else:
+            claim_folder(place, tried.with_seed(seed))
+            self.session(tried.with_seed(seed))
+        dev = next(iter(read_sealed(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
+        measured = read_measured(place)
+        self.done.append((float(dev), cell, tried, seed))
+        self.points.append((cell.settings, seed, measured))
+        return measured
+
+    def references(self) -> list[Measured]:
+        """Teacher and baselines of every session, measured once."""
+        found: list[Measured] = []
+        for session in self.used:
+            place = session.folder / "references"
+            measured = measure_references(session, partial(self.bench, session), place)
+            write_json(place / DONE, list(measured))
+            for name, one in measured.items():
+                known = self._named(one, session)
+                self.measured_at.setdefault(known.row.name, []).append(str((place / name).relative_to(self.folder)))
+                found.append(known)
+        return found
+
+    def _named(self, measured: Measured, session: BaseSession) -> Measured:
+        """A reference under a name of its own, where several sessions have one."""
+        teacher = self._teacher_name(session)
+        if measured.row.kind == "teacher":
+            return replace(measured, row=replace(measured.row, name=teacher), teacher=teacher)
+        name = (
+            f"{measured.row.name}, with {self.owners[_shared(session.recipe)]}" if self.several else measured.row.name
+        )
+        return replace(measured, row=replace(measured.row, name=name), teacher=teacher)
+
+    def places(self) -> dict[str, list[str]]:
+        """Where the measurements behind each row lie: a setting that is no longer the chosen one may lie beside."""
+        found = dict(self.measured_at)
+        for _, cell, tried, seed in self.done:
+            place = self._place(cell, tried, seed).relative_to(self.folder)
+            found.setdefault(cell.name, []).append(str(place))
+        return found
+
+    def answer(self, questions: Sequence[str]) -> None:
+        """What teacher and best student answer, for the report."""
+        home = self.home
+        if questions and isinstance(home, Session) and home.teacher is not None:
+            found = answer(home, home.teacher, self.best_name, self.best, questions)
+            write_json(self.folder / "examples.json", found)
+
+    def keep_best(self) -> None:
+        """Copy the student with the best first dev measure to where a run has its student."""
+        _, cell, tried, seed = max(self.done, key=lambda found: found[0])
+        self.best_name, place = cell.name, self._place(cell, tried, seed)
+        kept, origin, known = self.folder / "student", self.folder / BEST, str(place.relative_to(self.folder))
+        if not (place / "student").exists() and kept.exists() and origin.exists() and read_json(origin) == known:
+            self.best = load_matcher(kept)
+        else:
+            self.best = self._student(cell, tried, seed)[2]
+            origin.unlink(missing_ok=True)  # never beside another's weights
+            with directory_atomically(kept) as folder:
+                shutil.copytree(place / "student", folder, dirs_exist_ok=True)
+            write_json(origin, known)
+        if (place / SNAPSHOTS).exists():
+            shutil.copytree(place / SNAPSHOTS, self.folder / SNAPSHOTS, dirs_exist_ok=True)
+
+    def drop_students(self) -> None:
+        for path in (self.folder / STUDENTS).rglob("student"):
+            shutil.rmtree(path)
