@@ -50,6 +50,9 @@ class DataSpec(Part):
         " may be drawn as negatives: labels as sparse as MS MARCO's",
     )
     unlabelled: str | None = Field(None, description="a file of further queries (or pairs) without labels")
+    unlabelled_documents: str | None = Field(
+        None, description="a file of further documents, for objectives that match the embeddings of documents"
+    )
     seed: int | None = Field(None, ge=0, lt=2**31, description="draws queries and negatives; the recipe's by default")
 
 

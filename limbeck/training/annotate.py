@@ -12,13 +12,14 @@ import numpy as np
 
 from limbeck import __version__
 from limbeck.data import Qrels, RankingData, Run, Texts, load, write_scores
-from limbeck.data.queries import read_queries
+from limbeck.data.queries import distinct, read_queries, text_key
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.evaluation import candidate_run, first_of, with_judged
 from limbeck.evaluation.candidates import ALL, GIVEN
 from limbeck.files import digest, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.progress import say
 from limbeck.sealed import opened, seal
 from limbeck.stores import ScoreStore, score_with_store
 from limbeck.stores.append_log import AppendLog
@@ -121,7 +122,7 @@ def annotate_data(
         raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and documents")
     extra: list[str] = []
     if queries is not None:
-        data, extra = with_queries(data, queries)
+        data, extra = with_queries(data, queries, every=True)
     if split == ALL or not data.qrels:
         query_ids = list(data.queries)
     elif candidates == GIVEN and split in data.runs and split not in data.qrels:
@@ -170,14 +171,33 @@ def _refuse_export(store: ScoreStore, data: RankingData, shape: str) -> None:
         raise LimbeckError(f"{problem}; give its file with --queries, or export with --shape trec")
 
 
-def with_queries(data: RankingData, path: Path | str) -> tuple[RankingData, list[str]]:
-    """The data with the unlabelled queries of a file besides its own, and their ids."""
+def with_queries(data: RankingData, path: Path | str, every: bool = False) -> tuple[RankingData, list[str]]:
+    """The data with the unlabelled queries of a file besides its own, and their ids.
+
+    Unless `every` one is asked for, repeated queries and those that the data have themselves are left out: a query of
+    the test split must not come back as one to train on.
+    """
     extra = read_queries(path)
     known = next((key for key in extra if key in data.queries), None)
     if known is not None:
         raise bad_input(path, f"query {known!r} is among the data's own", "give unlabelled queries ids of their own")
+    if not every:
+        extra = _unknown(distinct(extra, path), data, path)
     both = Texts.build((key, "", text) for texts in (data.queries, extra) for key, text in texts.items())
     return replace(data, queries=both), list(extra)
+
+
+def _unknown(extra: Texts, data: RankingData, path: Path | str) -> Texts:
+    """The queries that the data do not have."""
+    own = {text_key(text) for _, text in data.queries.items()}
+    new = {key: text for key, text in extra.items() if text_key(text) not in own}
+    if not new:
+        problem = f"all of its queries are among those of {data.name}"
+        raise bad_input(path, problem, "give other queries, or leave data.unlabelled out")
+    if len(new) == len(extra):
+        return extra
+    say(f"{path}: {len(extra) - len(new):,} of {len(extra):,} queries are the data's own and are left out")
+    return Texts.from_dict(new)
 
 
 def top_by_teacher(run: Run, positives: Mapping[str, Mapping[str, int]], k: int) -> Run:
