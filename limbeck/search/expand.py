@@ -40,6 +40,8 @@ from limbeck.files import (
     require_empty_or_absent,
     write_atomically,
 )
+from limbeck.generation import block_log
+from limbeck.generation.block_log import blocks, by_block, fill, missing
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import progress, track
@@ -53,7 +55,6 @@ _OURS = re.compile(
     r"\..*|expand\.json|limbeck-files\.json|(corpus|queries|samples|expansions|scores-[0-9a-f]+)\.jsonl|qrels"
 )
 KEEP = 0.7
-BLOCK = 1024  # documents that are sorted by length together; the logs are in order of these blocks
 _SCORED = 32  # documents whose queries are scored between two writes
 
 
@@ -90,7 +91,7 @@ def expand_data(
     generator = QueryGenerator.load(model)
     identity = {**generator.identity(), **asdict(how), "documents": data.corpus.content_digest}
     checked = _keeps_checksums(out)
-    _claim(out, Manifest(KIND, identity, {"block": BLOCK, **({"checksums": True} if checked else {})}))
+    _claim(out, Manifest(KIND, identity, {"block": block_log.BLOCK, **({"checksums": True} if checked else {})}))
     with alone_in(out):
         samples = AppendLog(out / "samples.jsonl", checked)
         generated = _generate(generator, data.corpus, samples, how, batch_size)
@@ -132,43 +133,11 @@ def _claim(out: Path, wanted: Manifest) -> None:
     wanted.save(manifest)
 
 
-def _blocks(corpus: Texts) -> list[range]:
-    return [range(start, min(start + BLOCK, len(corpus))) for start in range(0, len(corpus), BLOCK)]
-
-
-def _missing(corpus: Texts, block: range, log: AppendLog) -> list[int]:
-    """The rows of a block that a log does not have yet. It is in order of blocks: only its last one is looked into."""
-    if len(log) >= block.stop:
-        return []
-    done = {record.get("_id") for record in log.records(block.start)}
-    return [row for row, key in zip(block, corpus.ids_at(block), strict=True) if key not in done]
-
-
-def _by_block(corpus: Texts, log: AppendLog, field: str) -> Iterator[list[list[Any]]]:
-    """What a log says of every document, in the order of the corpus, a block in memory at a time."""
-    records = log.records()
-    for block in _blocks(corpus):
-        found = {record.get("_id"): record.get(field) for record in islice(records, len(block))}
-        lists = [found.get(key) for key in corpus.ids_at(block)]
-        if not all(isinstance(each, list) for each in lists):
-            problem = f"is damaged between lines {block.start + 1} and {block.stop}"
-            raise bad_input(log.path, problem, f"remove {log.path} and run the same command again")
-        yield lists  # type: ignore[misc]
-
-
 def _generate(generator: QueryGenerator, corpus: Texts, log: AppendLog, how: Sampling, batch_size: int) -> int:
-    before = len(log)
-    with progress("Generating queries", len(corpus)) as advance:
-        advance(before)
-        for block in _blocks(corpus):
-            rows = sorted(_missing(corpus, block, log), key=lambda row: len(corpus.text_at(row)))  # little padding
-            for start in range(0, len(rows), batch_size):
-                batch = rows[start : start + batch_size]
-                ids = corpus.ids_at(batch)
-                lists = generator.generate(ids, corpus.take(batch), how)
-                log.append({"_id": key, "queries": queries} for key, queries in zip(ids, lists, strict=True))
-                advance(len(batch))
-    return len(log) - before
+    def write(rows: list[int]) -> list[list[str]]:
+        return generator.generate(corpus.ids_at(rows), corpus.take(rows), how)
+
+    return fill(corpus, log, write, batch_size)
 
 
 def _score(teacher: Matcher, corpus: Texts, samples: AppendLog, out: Path, checked: bool) -> AppendLog:
@@ -178,8 +147,8 @@ def _score(teacher: Matcher, corpus: Texts, samples: AppendLog, out: Path, check
     log = AppendLog(out / f"scores-{digest(canonical(teacher.identity()))[:8]}.jsonl", checked)
     with progress("Scoring queries", len(corpus)) as advance:
         advance(len(log))
-        for block, lists in zip(_blocks(corpus), _by_block(corpus, samples, "queries"), strict=True):
-            rows = _missing(corpus, block, log)
+        for block, lists in zip(blocks(corpus), by_block(corpus, samples, "queries"), strict=True):
+            rows = missing(corpus, block, log)
             for start in range(0, len(rows), _SCORED):
                 batch = rows[start : start + _SCORED]
                 queries = [lists[row - block.start] for row in batch]
@@ -204,13 +173,13 @@ Kept = tuple[list[str], list[float] | None]  # a document's queries, and their s
 
 
 def _all(corpus: Texts, samples: AppendLog) -> Iterator[Kept]:
-    for lists in _by_block(corpus, samples, "queries"):
+    for lists in by_block(corpus, samples, "queries"):
         yield from ((queries, None) for queries in lists)
 
 
 def _best(corpus: Texts, samples: AppendLog, log: AppendLog, keep: float) -> Iterator[Kept]:
     """The share of all queries that score best, over all documents; of equal scores, those of earlier documents."""
-    lists = (own for block in _by_block(corpus, log, "scores") for own in block)
+    lists = (own for block in by_block(corpus, log, "scores") for own in block)
     scores = np.fromiter((score for own in lists for score in own), dtype=np.float64)
     good = np.zeros(len(scores), dtype=bool)
     good[np.argsort(-scores, kind="stable")[: round(keep * len(scores))]] = True
@@ -252,7 +221,7 @@ def _write(data: RankingData, fields: pa.Table | None, out: Path, expansions: It
 
 def _rows(fields: pa.Table) -> Iterator[dict[str, Any]]:
     """The fields that each passage has."""
-    for batch in fields.to_batches(max_chunksize=BLOCK):
+    for batch in fields.to_batches(max_chunksize=block_log.BLOCK):
         for row in batch.to_pylist():
             yield {name: value for name, value in row.items() if value is not None}
 

@@ -12,6 +12,7 @@ from limbeck.data import load
 from limbeck.data.passages import load_passages
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import evaluate_run
+from limbeck.generation import block_log
 from limbeck.matchers import build, matcher_config
 from limbeck.matchers import load as load_matcher
 from limbeck.search import expand
@@ -84,7 +85,7 @@ class Cut(Exception):
 
 
 def test_work_that_was_cut_short_goes_on_and_ends_the_same(t5, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(expand, "BLOCK", 10)
+    monkeypatch.setattr(block_log, "BLOCK", 10)
     expand_data(str(data), t5, tmp_path / "whole", HOW, batch_size=4)
     plain, asked = QueryGenerator.generate, []
 
@@ -120,7 +121,7 @@ def test_the_batch_size_does_not_change_the_queries(t5, data, tmp_path):
 
 
 def test_a_teacher_keeps_the_best_share_over_all_documents(t5, data, teacher, tmp_path, monkeypatch):
-    monkeypatch.setattr(expand, "BLOCK", 10)
+    monkeypatch.setattr(block_log, "BLOCK", 10)
     done = expand_data(str(data), t5, tmp_path / "out", HOW, teacher=teacher, keep=0.5)
     assert done.kept == 36
     corpus, matcher = load(data).corpus, load_matcher(teacher)

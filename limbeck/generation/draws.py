@@ -1,0 +1,12 @@
+"""Random numbers that belong to one text: what is drawn does not depend on what else is in the batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from limbeck.files import digest
+
+
+def own_draws(seed: int, key: str, number: int) -> np.random.Generator:
+    """The random numbers of version `number` of the text with id `key`."""
+    return np.random.default_rng(int(digest(str(seed), key, str(number)), 16))
