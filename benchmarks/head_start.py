@@ -20,7 +20,8 @@ from unittest.mock import patch
 from limbeck.matchers.interactions.dipair import HeadLayer
 from limbeck.recipe.files import load_recipe
 from limbeck.runs.pair_session import PairSession
-from limbeck.runs.run import open_session, train_student
+from limbeck.runs.run import open_session
+from limbeck.runs.train_student import train_student
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from limbeck.matchers import build, matcher_config
 from limbeck.recipe.files import load_recipe
 from limbeck.runs.session import Session
+from limbeck.runs.teacher_step import prepare_teacher
 
 DEV = ["data.dev_queries=150", "evaluation.dev_depth=20"]
 RATES = (1e-4, 2e-4)
@@ -28,8 +29,9 @@ def trained(pooling: str, dropout: float, lr: float) -> float:
     ]
     with tempfile.TemporaryDirectory() as folder:
         session = Session(load_recipe("demo", overrides), Path(folder))
-        assert session.teacher is not None and session.judged_dev is not None
-        return session.judged_dev(session.teacher)["ndcg@10"]
+        teacher = prepare_teacher(session)
+        assert teacher is not None and session.judged_dev is not None
+        return session.judged_dev(teacher)["ndcg@10"]
 
 
 def untrained() -> dict[str, float]:

@@ -29,6 +29,7 @@ from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers.quiet import quiet
 from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage, TeacherSpec
 from limbeck.runs.session import Session
+from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists
 from limbeck.training.log import RunLog
@@ -52,8 +53,9 @@ def open_session(data: str, train_queries: int, folder: Path) -> Session:
         evaluation=EvaluationSpec(dev_depth=50, measures=["ndcg@10"]),
     )
     session = Session(recipe, folder)
-    assert isinstance(session.teacher, DualEncoder)
-    session.teacher.tower.model.max_seq_length = LENGTHS[-1][1]  # it reads no more than a student does
+    teacher = prepare_teacher(session)
+    assert isinstance(teacher, DualEncoder)
+    teacher.tower.model.max_seq_length = LENGTHS[-1][1]  # it reads no more than a student does
     return session
 
 

@@ -48,6 +48,7 @@ from benchmarks.training_sides import (
 )
 from limbeck.matchers import DualEncoder
 from limbeck.runs.session import Session
+from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.lists import RankingLists
 
 BLOCK = 3  # timed steps between two turns
@@ -156,11 +157,12 @@ def throughput(data: str, layers: int, steps: int, folder: Path, show: bool) -> 
 def quality(data: str, layers: int, seconds: float, folder: Path, show: bool) -> dict[str, Any]:
     """nDCG@10 on the dev queries, re-ranking BM25's best 50, after both sides have trained for `seconds`."""
     session = open_session(data, train_queries=1000, folder=folder / "session")
-    assert session.judged_dev is not None and session.teacher is not None
+    teacher = prepare_teacher(session)
+    assert session.judged_dev is not None and teacher is not None
     start = write_start(folder / "start", layers, LENGTHS[1])
     found: dict[str, Any] = {
         "seconds": seconds,
-        "teacher": session.judged_dev(session.teacher),
+        "teacher": session.judged_dev(teacher),
         "start": session.judged_dev(DualEncoder.from_pretrained(start)),
         "trained": [],
     }

@@ -22,6 +22,7 @@ from limbeck.report.formatting import listed
 from limbeck.runs.grid import Axis
 from limbeck.runs.results import Measured
 from limbeck.runs.session import Session
+from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.queries import draw
 
 MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
@@ -71,7 +72,8 @@ def _model(one: Measured) -> MeasuredModel:
 
 def _teacher_matrix(session: Session, labels: Qrels) -> Run:
     """A full matrix: some test queries, each with documents of all of them, positives first, then candidates."""
-    if session.teacher is None:
+    teacher = prepare_teacher(session)
+    if teacher is None:
         raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
     spec = session.recipe.evaluation
     queries = draw(labels, spec.rank_queries, session.recipe.data_seed)
@@ -81,7 +83,7 @@ def _teacher_matrix(session: Session, labels: Qrels) -> Run:
     own = [list(dict.fromkeys([*positives(labels[query], level), *found[query]])) for query in queries]
     in_turn = (row[place] for place in range(max(map(len, own))) for row in own if place < len(row))
     chosen = list(dict.fromkeys(in_turn))[: spec.rank_documents]
-    return rerank(session.teacher, session.data, dict.fromkeys(queries, chosen))
+    return rerank(teacher, session.data, dict.fromkeys(queries, chosen))
 
 
 class _Placed(NamedTuple):

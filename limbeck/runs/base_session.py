@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from limbeck.data import PairData, RankingData
 from limbeck.errors import LimbeckError
-from limbeck.matchers import Matcher, MatcherConfig, build
-from limbeck.matchers import load as load_matcher
+from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers.config import TEACHER
 from limbeck.progress import say
 from limbeck.recipe.recipe import Recipe, Stage
 from limbeck.training.lists import TrainingLists
-from limbeck.training.processes import is_main, main_first
-from limbeck.training.stages import Fit, fit
+from limbeck.training.processes import is_main
 from limbeck.training.targets import scores_are_cosines
 
 DevMeasure = Callable[[Matcher], dict[str, float]]
@@ -35,6 +31,8 @@ class BaseSession(ABC):
         self.recipe, self.folder = recipe, folder
         self.work, self.log = folder / "work", folder / "log.jsonl"
         self.teacher_failed = False  # whether it could not be loaded or trained
+        self.teacher_is_ready = False  # until `prepare_teacher`
+        self._teacher: Matcher | None = None
         self.warnings: list[str] = []  # for the table and the report; each is said when it is found
 
     def warn(self, line: str | None) -> None:
@@ -43,6 +41,17 @@ class BaseSession(ABC):
             self.warnings.append(line)
             if is_main():
                 say(f"warning: {line}")
+
+    @property
+    def teacher(self) -> Matcher | None:
+        """The teacher's model; None where there is none. Only known once `prepare_teacher` has run."""
+        if not self.teacher_is_ready:
+            raise RuntimeError("the teacher is not ready: call prepare_teacher first")
+        return self._teacher
+
+    @teacher.setter
+    def teacher(self, found: Matcher | None) -> None:
+        self.teacher_is_ready, self._teacher = True, found
 
     def teacher_gives_cosines(self, treatment: str) -> bool:
         """Whether the teacher's scores are cosines, which no temperature for logits fits; says what is done to them."""
@@ -97,7 +106,7 @@ class BaseSession(ABC):
         """The student's description with `start: teacher` made a folder; it reads texts behind a ColBERT's markers."""
         if spec.init_from != TEACHER:
             return spec
-        teacher = self.teacher  # trained first, if it has to be
+        teacher = self.teacher
         assert self.recipe.teacher is not None
         given = self.recipe.teacher.model
         changed: dict[str, object] = {"init_from": given or str(self.folder / "teacher" / "model")}
@@ -121,29 +130,3 @@ class BaseSession(ABC):
         if place.is_file():
             raise LimbeckError(f"{place}: a file cannot be added to; with a teacher's model, scores names a directory")
         return place
-
-    @cached_property
-    def teacher(self) -> Matcher | None:
-        """The teacher's model: loaded, or trained first; None where only its scores are known."""
-        self.teacher_failed = True
-        found = self._teacher()
-        self.teacher_failed = False
-        return found
-
-    def _teacher(self) -> Matcher | None:
-        spec = self.recipe.teacher
-        if spec is None or (spec.model is None and spec.train is None):
-            return None
-        if spec.model is not None:
-            return load_matcher(spec.model, spec.revision, bf16=spec.bf16)
-        assert spec.train is not None
-        place = self.folder / "teacher" / "model"
-        if not place.exists():
-            torch.manual_seed(self.recipe.teacher_seed)
-            matcher = build(spec.train)
-            how = Fit("teacher", self.work, self.log, self.recipe.teacher_seed, self.judged_dev)
-            fit(matcher, spec.stages, lambda stage: self.lists(stage, self.recipe.teacher_seed), how)
-            with main_first() as main:
-                if main:
-                    matcher.save_pretrained(place)
-        return load_matcher(place, bf16=spec.bf16)

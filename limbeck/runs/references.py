@@ -16,6 +16,7 @@ from limbeck.runs.base_session import BaseSession
 from limbeck.runs.measured import once
 from limbeck.runs.pair_results import PairBench
 from limbeck.runs.results import Bench, Measured
+from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.training.log import best_on_dev
 from limbeck.training.processes import main_first
@@ -51,8 +52,9 @@ def _references(session: BaseSession, bench: Benches) -> Iterator[tuple[str, Cal
 
 
 def _teacher(session: BaseSession, bench: Benches) -> Measured:
-    assert session.teacher is not None
-    return bench().model("teacher", "teacher", session.teacher)
+    teacher = prepare_teacher(session)
+    assert teacher is not None
+    return bench().model("teacher", "teacher", teacher)
 
 
 def _bm25(bench: Benches) -> Measured:

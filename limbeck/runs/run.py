@@ -14,23 +14,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from limbeck import __version__
 from limbeck.data import PairData
 from limbeck.data import load as load_data
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, recover_directory
-from limbeck.matchers import Matcher, build
+from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.device_choice import restoring_device, use_recipe_device
-from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import say
 from limbeck.recipe.files import load_recipe, write_recipe
-from limbeck.recipe.recipe import Recipe, Stage
-from limbeck.report.analyses.score_distributions import SNAPSHOTS
+from limbeck.recipe.recipe import Recipe
 from limbeck.report.run import run_report
 from limbeck.runs.analyse import Analyst, analyse_axis
 from limbeck.runs.base_session import BaseSession
@@ -39,16 +35,12 @@ from limbeck.runs.measured import once
 from limbeck.runs.pair_classes import with_classes
 from limbeck.runs.pair_results import PairBench
 from limbeck.runs.pair_session import PairSession
-from limbeck.runs.references import measure_references, teacher_below_its_start
+from limbeck.runs.references import measure_references
 from limbeck.runs.results import Bench, Measured, ResultRow, finish, rows_as_json
 from limbeck.runs.session import Session
+from limbeck.runs.train_student import train_student
 from limbeck.sealed import read_sealed, write_sealed
 from limbeck.training.processes import is_main, main_first, start_processes
-from limbeck.training.stages import Fit, fit, frozen
-from limbeck.training.stored_outputs import stored_embeddings
-from limbeck.training.targets import poor_targets
-from limbeck.training.teachers import EMBEDDINGS, require_signals
-from limbeck.training.trainer import keep_snapshot
 
 METRICS = "metrics.json"
 STUDENTS = "students"  # in a sweep's directory
@@ -167,72 +159,6 @@ def _difference(old: Any, new: Any, place: str = "") -> tuple[str, Any, Any] | N
         if found:
             return found
     return None
-
-
-def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) -> Matcher:
-    """A trained student, from `place` if it is there already.
-
-    `recipe` is the session's, or one that differs from it in the student, its stages or its seed.
-    """
-    if not place.exists():
-        stages = recipe.stages
-        session.check(recipe)
-        dev = session.judged_dev  # reads the data: a mistake there is named before any model is asked for
-        torch.manual_seed(recipe.seed)
-        student = build(session.student_spec(recipe.student))
-        for stage in stages:
-            still = frozen(student, stage.freeze)  # what is wrong with it is named before the teacher is trained
-            if not stage.restores_tokens:  # which trains a head that is still to come
-                still.leaves_something()
-        distils = any(stage.needs_teacher for stage in stages)
-        teacher = session.teacher if distils else None
-        for who, matcher in (("teacher", teacher), ("student", student)) if session.ranks else ():
-            if matcher is not None and matcher.outputs != 1:
-                problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
-                raise LimbeckError(f"{problem}; use a {who} with one output")
-        if teacher is not None and teacher.outputs != student.outputs:
-            problem = f"the teacher gives {teacher.outputs} scores per pair and the student {student.outputs}"
-            raise LimbeckError(f"{problem}; set student.outputs to the teacher's")
-        live = teacher if recipe.teacher is not None and recipe.teacher.live else None
-        how = Fit(name, place.parent / "work", session.log, recipe.seed, dev or session.student_dev, live)
-        signals_of(student, teacher, stages, how, session.folder / "teacher" / "embeddings")
-        how.outputs = session.work / "frozen"
-        if distils:
-            lists = [session.lists(stage, recipe.seed) for stage in stages]  # all scores, before their statistics
-            how.standardise = session.standardise
-            for stage, some in zip(stages, lists, strict=True):
-                for line in poor_targets(stage, some, how.standardise, live) if is_main() else ():
-                    session.warn(line)
-            session.warn(teacher_below_its_start(session))
-        if "snapshots" in recipe.evaluation.analyses and dev is not None and session.ranks:
-            how.snapshots = place.parent / SNAPSHOTS
-            if is_main() and not how.snapshots.exists():
-                dev(student)
-                keep_snapshot(how.snapshots, dev)
-        fit(student, stages, lambda stage: session.lists(stage, recipe.seed), how)
-        with main_first() as main:
-            if main:
-                beside = place.with_name(f".{place.name}.new")  # the student appears with all that belongs to it
-                student.save_pretrained(beside)
-                session.after_training(student, beside)
-                beside.rename(place)
-    return load_matcher(place)
-
-
-def signals_of(student: Matcher, teacher: Matcher | None, stages: list[Stage], how: Fit, folder: Path) -> None:
-    """Refuse models that cannot show what the stages' objectives need; a cached teacher's embeddings go to `folder`."""
-    for stage in stages:
-        require_signals("student", student, stage.student_signals)
-        if teacher is not None:
-            require_signals("teacher", teacher, stage.teacher_signals)
-        elif stage.teacher_signals - {"scores"}:
-            raise LimbeckError(
-                "the objectives need embeddings of the teacher, and there are only its scores; give a model"
-            )
-    if how.teacher is None and teacher is not None:
-        how.cached_teacher = teacher
-        if encodes_apart(teacher) and any(stage.teacher_signals & EMBEDDINGS for stage in stages):
-            how.embeddings = stored_embeddings(teacher, folder)
 
 
 def open_session(recipe: Recipe, folder: Path) -> BaseSession:

@@ -35,7 +35,7 @@ from limbeck.progress import say
 from limbeck.recipe.recipe import Recipe
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.runs.analyse import Analyst, analyse_axis
-from limbeck.runs.base_session import BaseSession
+from limbeck.runs.base_session import BaseSession, DevMeasure
 from limbeck.runs.cautions import cautions
 from limbeck.runs.example_answers import answer
 from limbeck.runs.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
@@ -53,10 +53,11 @@ from limbeck.runs.run import (
     finished_run,
     open_session,
     read_results,
-    train_student,
     write_results,
 )
 from limbeck.runs.session import Session
+from limbeck.runs.teacher_step import prepare_teacher
+from limbeck.runs.train_student import train_student
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
 
 PLAN = "sweep.json"
@@ -203,7 +204,7 @@ def _refuse_no_dev(session: BaseSession) -> None:
     """Refuse to tune where nothing tells settings apart. A teacher with a model always can, once it is made."""
     teacher = session.recipe.teacher
     judges = session.judged_dev is not None or (teacher is not None and not teacher.only_scores)
-    if not session.facts()["queries_dev"] or not (judges or session.student_dev is not None):
+    if not session.facts()["queries_dev"] or not (judges or _dev_measure(session) is not None):
         raise LimbeckError(NO_DEV)
 
 
@@ -212,7 +213,16 @@ def _read_teacher(session: BaseSession) -> None:
     teacher = session.recipe.teacher
     if teacher is None or teacher.train is not None or (session.folder / "references" / DONE).exists():
         return
-    _ = session.given_scores if isinstance(session, Session) and teacher.only_scores else session.teacher
+    prepare_teacher(session)
+    if isinstance(session, Session) and teacher.only_scores:
+        _ = session.given_scores
+
+
+def _dev_measure(session: BaseSession) -> DevMeasure | None:
+    """How students are judged on dev; without labels the teacher judges them, and has to be ready."""
+    if session.judged_dev is None:
+        prepare_teacher(session)
+    return session.student_dev
 
 
 class _Sweep:
@@ -347,9 +357,10 @@ class _Sweep:
         known = self._place(cell, tried, seed) / "dev.json"
         if read_if_whole(known) is None:
             session, _, student = self._student(cell, tried, seed)
-            if session.student_dev is None:
+            dev = _dev_measure(session)
+            if dev is None:
                 raise LimbeckError(NO_DEV)
-            write_sealed(known, session.student_dev(student))
+            write_sealed(known, dev(student))
         return float(next(iter(read_sealed(known).values())))
 
     def _measured(self, cell: Cell, tried: Cell, seed: int) -> Measured:
@@ -359,15 +370,16 @@ class _Sweep:
             session, place, student = self._student(cell, tried, seed)
             objectives = " + ".join(text for stage in tried.recipe.stages for text in stage.objectives)
             measured = self.bench(session).model(cell.name, "student", student, objectives)
-            if session.student_dev is not None and read_if_whole(place / "dev.json") is None:
-                write_sealed(place / "dev.json", session.student_dev(student))
+            dev = _dev_measure(session)
+            if dev is not None and read_if_whole(place / "dev.json") is None:
+                write_sealed(place / "dev.json", dev(student))
             save_measured(measured, place)
         else:
             claim_folder(place, tried.with_seed(seed))
             self.session(tried.with_seed(seed))
-        dev = next(iter(read_sealed(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
+        quality = next(iter(read_sealed(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
         measured = read_measured(place)
-        self.done.append((float(dev), cell, tried, seed))
+        self.done.append((float(quality), cell, tried, seed))
         self.points.append((cell.settings, seed, measured))
         return measured
 
@@ -405,8 +417,9 @@ class _Sweep:
     def answer(self, questions: Sequence[str]) -> None:
         """What teacher and best student answer, for the report."""
         home = self.home
-        if questions and isinstance(home, Session) and home.teacher is not None:
-            found = answer(home, home.teacher, self.best_name, self.best, questions)
+        teacher = prepare_teacher(home) if questions and isinstance(home, Session) else None
+        if isinstance(home, Session) and teacher is not None:
+            found = answer(home, teacher, self.best_name, self.best, questions)
             write_json(self.folder / "examples.json", found)
 
     def keep_best(self) -> None:

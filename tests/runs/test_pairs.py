@@ -18,10 +18,11 @@ from limbeck.progress import reporting
 from limbeck.recipe.files import load_recipe
 from limbeck.recipe.recipe import DataSpec
 from limbeck.runs import distill
-from limbeck.runs import run as run_module
+from limbeck.runs import train_student as training_module
 from limbeck.runs.add_analyses import add_analyses
 from limbeck.runs.pair_session import PairSession, split_pairs
 from limbeck.runs.sweep import sweep
+from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.scoring.calibration import Calibration
 from limbeck.stores import EncodingStore
 from limbeck.training.batches import Collator
@@ -494,6 +495,7 @@ def test_a_measure_that_does_not_fit_the_labels_is_named_before_training(recipe,
 
 def test_a_separator_inside_a_text_does_not_move_the_border(recipe, pairs, tmp_path):
     session = PairSession(load_recipe(recipe), tmp_path / "run")
+    prepare_teacher(session)
     one, other = Pair(("a\x1fb", "c"), 1), Pair(("a", "b\x1fc"), 0)
     found = session.teacher_scores([one, other])
     assert np.allclose(found, session.teacher.score([one.texts, other.texts]), atol=1e-5)
@@ -555,8 +557,8 @@ def test_grades_are_scaled_to_be_learnt_and_measured_as_they_are(recipe, pairs, 
 def test_a_teacher_below_its_start_is_named_before_students_learn_from_it(recipe, tmp_path, monkeypatch):
     told = Told()
     monkeypatch.setattr("limbeck.runs.references.best_on_dev", lambda *_: {"auc": 0.0})
-    plain = run_module.fit
-    monkeypatch.setattr(run_module, "fit", lambda *given: told.lines.append("the student learns") or plain(*given))
+    plain = training_module.fit
+    monkeypatch.setattr(training_module, "fit", lambda *given: told.lines.append("the student learns") or plain(*given))
     del recipe["evaluation"]["baselines"]
     with reporting(told):
         result = distill(recipe, tmp_path / "run")

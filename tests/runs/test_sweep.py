@@ -14,9 +14,9 @@ from limbeck.evaluation.significance import randomisation_test
 from limbeck.matchers import CrossEncoder
 from limbeck.progress import reporting
 from limbeck.recipe.files import load_recipe
-from limbeck.runs import base_session
-from limbeck.runs import run as run_module
 from limbeck.runs import sweep as sweep_module
+from limbeck.runs import teacher_step
+from limbeck.runs import train_student as training_module
 from limbeck.runs.add_analyses import add_analyses
 from limbeck.runs.results import Measured, ResultRow, over_seeds
 from limbeck.runs.run import distill
@@ -191,8 +191,8 @@ def test_cut_short_it_goes_on_and_ends_the_same(recipe, tmp_path, monkeypatch):
 def test_more_seeds_and_values_do_only_what_is_new(recipe, tmp_path, monkeypatch):
     sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
     fitted = []
-    plain = run_module.fit
-    monkeypatch.setattr(run_module, "fit", lambda *a: fitted.append(a[3].name) or plain(*a))
+    plain = training_module.fit
+    monkeypatch.setattr(training_module, "fit", lambda *a: fitted.append(a[3].name) or plain(*a))
     monkeypatch.setattr(CrossEncoder, "score", lambda *_: pytest.fail("the teacher was measured or asked again"))
     result = sweep(recipe, ["objective=one_hot,mse,binary_ce"], seeds=2, out=tmp_path / "s")
     assert sorted(fitted) == ["binary_ce, seed 0", "binary_ce, seed 1", "mse, seed 1", "one_hot, seed 1"]
@@ -283,7 +283,7 @@ def test_a_teacher_that_fails_is_not_tried_again_for_every_run(recipe, tmp_path,
         asked.append(spec)
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(base_session, "build", fails)
+    monkeypatch.setattr(teacher_step, "build", fails)
     with pytest.raises(RuntimeError, match="out of luck"):
         sweep(recipe, ["objective=softmax_ce,mse"], seeds=2, out=tmp_path / "s")
     assert len(asked) == 1
@@ -373,8 +373,8 @@ def test_a_best_student_whose_own_weights_were_dropped_is_not_trained_again(reci
     first.write_text(json.dumps({"ndcg@10": 2.0}))  # better than any other can be
     sweep(recipe, [f"{axis},1e-8"], out=tmp_path / "s", keep=False)  # trained again if it was not the best before
     weights = (tmp_path / "s" / "student" / "model.safetensors").read_bytes()
-    trained, plain = [], run_module.fit
-    monkeypatch.setattr(run_module, "fit", lambda *a: trained.append(a[3].name) or plain(*a))
+    trained, plain = [], training_module.fit
+    monkeypatch.setattr(training_module, "fit", lambda *a: trained.append(a[3].name) or plain(*a))
     result = sweep(recipe, [f"{axis},1e-8,1e-7"], out=tmp_path / "s", keep=False)
     assert trained == ["lr=1e-7"]
     assert (tmp_path / "s" / "student" / "model.safetensors").read_bytes() == weights
@@ -404,8 +404,8 @@ def test_a_recipe_that_only_the_axes_make_whole_is_swept_and_goes_on(recipe, tmp
     axis, overrides = "objective=one_hot,focal", ["stages.0.lists.in_batch=true"]
     result = sweep(recipe, [axis], out=tmp_path / "s", overrides=overrides)
     assert [row.name for row in result.rows[2:]] == ["one_hot", "focal"]
-    trained, plain = [], run_module.fit
-    monkeypatch.setattr(run_module, "fit", lambda *a: trained.append(a[3].name) or plain(*a))
+    trained, plain = [], training_module.fit
+    monkeypatch.setattr(training_module, "fit", lambda *a: trained.append(a[3].name) or plain(*a))
     sweep(recipe, [axis], seeds=2, out=tmp_path / "s", overrides=overrides)
     assert trained == ["one_hot, seed 1", "focal, seed 1"]
 

@@ -12,6 +12,7 @@ from limbeck.matchers import build, matcher_config
 from limbeck.recipe.files import load_recipe
 from limbeck.recipe.recipe import Stage
 from limbeck.runs.session import Session
+from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.targets import COSINE_SCALE, poor_targets, scale_cosines, scores_are_cosines
 from tests.training.toy import ToyLists
 
@@ -79,10 +80,16 @@ def test_a_live_teacher_is_asked_for_a_few_lists(tiny_bert):
     assert "nearly uniform" in line
 
 
+def ready(recipe, folder):
+    session = Session(load_recipe(recipe), folder / "run")
+    prepare_teacher(session)
+    return session
+
+
 def test_a_cosine_teachers_scores_are_scaled_unless_the_recipe_says_no(recipe, tmp_path, tiny_bert):
     spec = matcher_config(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8)
     build(spec).save_pretrained(tmp_path / "teacher")
     recipe["teacher"] = {"model": str(tmp_path / "teacher")}
-    assert Session(load_recipe(recipe), tmp_path / "run").standardise is scale_cosines
+    assert ready(recipe, tmp_path).standardise is scale_cosines
     recipe["teacher"]["standardise"] = "none"
-    assert Session(load_recipe(recipe), tmp_path / "run").standardise is None
+    assert ready(recipe, tmp_path).standardise is None
