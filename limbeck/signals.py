@@ -48,6 +48,7 @@ class Targets:
     labels: Tensor  # [B, K] graded or soft relevance, or a class; [B, K, C] soft classes; NaN where nobody judged
     tokens: MaskedTokens | None = None  # known only where an objective asks for token logits
     own: Tensor | None = None  # [B, K] bool: chosen for this query, not for another of the batch; None is all of them
+    texts: slice | None = None  # texts without lists: which of the batch's documents this process counts
     lists: Tensor | None = None  # [B, K] rows of the distinct documents, 0 where padded; None: each list has them all
 
     def per_list(self, documents: Tensor) -> Tensor:

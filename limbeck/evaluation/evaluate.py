@@ -284,5 +284,5 @@ class _Ranker:
         encoding = matcher.encoding(1)
         if self.request.store is None or encoding is None:
             return None
-        key = {**matcher.identity(), "side": "document"}
+        key = {**matcher.identity(1), "side": "document"}
         return EncodingStore.open(store_path(self.request.store, key), key, encoding.dim, tokens=encoding.tokens)

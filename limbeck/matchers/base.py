@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.alignment import LinearMap
 from limbeck.matchers.chunks import Chunks
 from limbeck.matchers.config import MatcherConfig
 from limbeck.matchers.encoding import Encoding
@@ -152,6 +153,21 @@ class Matcher(nn.Module, ABC):
         raise LimbeckError(f"a {self.kind} has no embedding to project; use kind: dual_encoder, or drop the objective")
 
     @property
+    def trained_positions(self) -> tuple[int, ...]:
+        """The positions whose texts pass through something that is trained."""
+        return tuple(range(self.texts))
+
+    def align(self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], seed: int = 0) -> list[LinearMap]:
+        """Lead the encodings of texts at each position to `targets` [n, dim], the embeddings that a reference has of
+        them, by a map in closed form that becomes a part of the matcher.
+        """
+        raise LimbeckError(f"align: a {self.kind} has no embedding to align; use kind: dual_encoder, or drop it")
+
+    def pooled(self, texts: Sequence[str], position: int) -> np.ndarray:
+        """What `align` would map: [n, width]."""
+        raise LimbeckError(f"layers: auto: a {self.kind} has no embedding to compare; give the layers as a list")
+
+    @property
     def scores_are_cosines(self) -> bool:
         """Whether scores lie between -1 and 1 by construction."""
         return False
@@ -216,8 +232,11 @@ class Matcher(nn.Module, ABC):
         """The probability that each pair is a match, by the calibration that was saved with the model: [n]."""
         return calibrated(self.folder, self.score(pairs, batch_size))
 
-    def identity(self) -> dict[str, Any]:
-        """What a cache of this matcher's outputs is keyed by: weights and configuration."""
+    def identity(self, position: int | None = None) -> dict[str, Any]:
+        """What a cache of this matcher's outputs is keyed by: weights and configuration.
+
+        With a position, of its encodings there: a matcher with a tower for each side has one identity for each.
+        """
         key = {"kind": self.kind, "weights": weights_digest(self), "configuration": self.configuration()}
         return key | ({"bf16": True} if self.bf16 else {})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,10 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError
 from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
-from limbeck.matchers.base import SCORES, TextBatch
+from limbeck.matchers.align_tower import align_tower, pooled_outputs
+from limbeck.matchers.alignment import LinearMap
+from limbeck.matchers.asymmetric import document_model, route_modules, with_documents_of
+from limbeck.matchers.base import SCORES, TextBatch, as_parts
 from limbeck.matchers.chunks import SIDES, Chunks
 from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding
@@ -26,7 +29,7 @@ from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
 from limbeck.matchers.own_kind import mark_kind, own_facts, stored_interaction
-from limbeck.matchers.parts import keep_whole, layer_norm, pooled, projection, side_lengths, start_transformer
+from limbeck.matchers.parts import as_dense, keep_whole, layer_norm, pooled, projection, side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, start_of
@@ -55,11 +58,30 @@ class DualEncoderConfig(MatcherConfig):
     )
     prompts: dict[str, str] = Field({}, description="text before each query or document, e.g. {query: 'query: '}")
     untied: bool = Field(False, description="separate weights for queries and documents")
+    align: bool = Field(
+        False,
+        description="before training, a least-squares map brings the student's vectors into the space of the teacher "
+        "(a dual encoder), or else of its own start with all layers",
+    )
+    document: str | None = Field(
+        None,
+        description="take the document tower of this model as it is: a folder, a hub name or `teacher`. Only the query "
+        "tower is trained, and the model's document index serves the student",
+    )
 
     @model_validator(mode="after")
     def _a_scale_needs_a_dot(self) -> DualEncoderConfig:
         if self.scale is not None and self.similarity != "dot":
             raise ValueError("scale needs similarity: dot; a cosine cannot leave [-1, 1]")
+        return self
+
+    @model_validator(mode="after")
+    def _documents_decide(self) -> DualEncoderConfig:
+        if self.document is not None:
+            own = type(self).model_fields
+            for name in ("similarity", "scale", "dim", "prompts", "untied"):
+                if getattr(self, name) != own[name].get_default(call_default_factory=True):
+                    raise ValueError(f"{name}: with document, the document tower decides it; drop {name}")
         return self
 
 
@@ -79,6 +101,7 @@ class DualEncoder(EncodingMatcher):
             raise LimbeckError(f"a dual encoder with {similarity} similarity is not supported; use dot or cosine")
         self.similarity = similarity
         self.tower = Tower(model)
+        self.fixed_documents = False  # whether the document tower is another model's and is never trained
         self._interaction = interaction or SIMILARITIES[similarity]()
 
     @property
@@ -93,7 +116,28 @@ class DualEncoder(EncodingMatcher):
         return self.tower.dim
 
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> TwoSides:
-        return self.tower.prepare_batch(batch, chunk)
+        if self.encoded is None:
+            return self.tower.prepare_batch(batch, chunk)
+        texts = [" ".join(as_parts(document)) for document in batch.documents]
+        known = torch.from_numpy(np.ascontiguousarray(self.encoded(texts, 1)))  # [P, dim], of all processes
+        queries_alone = replace(batch, documents=[], document_slice=slice(0, 0))
+        return replace(self.tower.prepare_batch(queries_alone, chunk), known_documents=known)
+
+    def train(self, mode: bool = True) -> DualEncoder:
+        """A document tower that is never trained stays in evaluation mode: what is stored of it has no dropout."""
+        super().train(mode)
+        if self.fixed_documents:
+            for module in route_modules(self.tower.model, "document"):
+                module.eval()
+        return self
+
+    @property
+    def reads_stored_outputs(self) -> bool:
+        return self.encoded is not None
+
+    def read_outputs_from(self, stored: Callable[[list[str], int], np.ndarray] | None) -> None:
+        """Take documents' vectors from `stored` instead of the tower, which must be the one that made them."""
+        self.encoded = stored
 
     def forward(self, inputs: TwoSides, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
         signals = self._matched(inputs, needs, recompute) if needs - TOKENS else Signals()
@@ -103,7 +147,9 @@ class DualEncoder(EncodingMatcher):
 
     def _matched(self, inputs: TwoSides, needs: frozenset[str], recompute: bool) -> Signals:
         queries = self.tower(inputs.queries, recompute)  # [B, dim]
-        documents = gather_rows(self.tower(inputs.documents, recompute), inputs.document_count)  # [P, dim]
+        documents = inputs.known_documents  # [P, dim]
+        if documents is None:
+            documents = gather_rows(self.tower(inputs.documents, recompute), inputs.document_count)
         lists = inputs.lists
         return Signals(
             scores=self._scores(queries, documents, lists) if "scores" in needs else None,
@@ -144,18 +190,11 @@ class DualEncoder(EncodingMatcher):
     def append_projection(self, projection: nn.Linear) -> None:
         if isinstance(self.tower.model[0], Router):
             raise LimbeckError("a projection cannot be added to two towers at once; use untied: false")
-        bias = projection.bias.detach().clone() if projection.bias is not None else None
-        dense = Dense(
-            projection.in_features,
-            projection.out_features,
-            bias=bias is not None,
-            activation_function=nn.Identity(),
-            init_weight=projection.weight.detach().clone(),
-            init_bias=bias,
-        )
-        self.tower.model.append(dense.to(self.device))
+        self.tower.model.append(as_dense(projection).to(self.device))
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> np.ndarray:
+        if position == 1 and self.encoded is not None:
+            return self.encoded(list(texts), position)
         return self.tower.encode(texts, SIDES[position], batch_size)
 
     @property
@@ -163,11 +202,28 @@ class DualEncoder(EncodingMatcher):
         return self.similarity == Cosine.name or isinstance(list(self.tower.model)[-1], Normalize)
 
     def limit_tokens(self, longest: int) -> None:
-        model = self.tower.model
-        model.max_seq_length = min(model.max_seq_length or longest, longest)
+        for part in self.tower.model.modules():
+            if isinstance(part, Transformer):
+                part.max_seq_length = min(part.max_seq_length or longest, longest)
+
+    @property
+    def trained_positions(self) -> tuple[int, ...]:
+        return (0,) if self.fixed_documents else (0, 1)
+
+    def align(self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], seed: int = 0) -> list[LinearMap]:
+        return align_tower(self.tower, self.trained_positions, texts, targets, seed)
+
+    def pooled(self, texts: Sequence[str], position: int) -> np.ndarray:
+        return pooled_outputs(self.tower, texts, SIDES[position])
 
     @classmethod
     def build(cls, config: Any, local: Any) -> DualEncoder:
+        if local.document is not None:
+            query, width = _modules(local, "query"), 0
+            width = SentenceTransformer(modules=query, device="cpu").get_embedding_dimension() or 0  # type: ignore[arg-type]
+            found = cls(with_documents_of(document_model(local.document), query, width), cls.make_interaction(config))
+            found.fixed_documents = True
+            return found
         if local.untied:
             query, document = (_modules(local, side) for side in ("query", "document"))
             modules: list[nn.Module] = [Router.for_query_document(query, document)]
@@ -185,6 +241,23 @@ class DualEncoder(EncodingMatcher):
 
     def configuration(self) -> dict[str, Any]:
         return self.tower.configuration() | {"similarity": self.similarity} | own_facts(self)
+
+    def identity(self, position: int | None = None) -> dict[str, Any]:
+        """Of one side, it is that of the plain model that has this side's modules: a student whose document tower is
+        its teacher's has its teacher's document vectors.
+        """
+        if position is None or not isinstance(self.tower.model[0], Router):
+            return super().identity()
+        side = SentenceTransformer(
+            modules=route_modules(self.tower.model, SIDES[position]),
+            device="cpu",
+            similarity_fn_name=self.similarity,
+            prompts=self.tower.model.prompts,
+            default_prompt_name=self.tower.model.default_prompt_name,
+        )
+        alone = type(self)(side, self._interaction)
+        alone.bf16 = self.bf16
+        return alone.identity()
 
     def save_pretrained(self, path: str | Path) -> None:
         with quiet(), directory_atomically(path) as folder:

@@ -84,5 +84,18 @@ def projection(width: int, dim: int | None, **names: Any) -> Dense:
     return found
 
 
+def as_dense(linear: nn.Linear) -> Dense:
+    """A linear map as a module of a tower."""
+    bias = linear.bias.detach().clone() if linear.bias is not None else None
+    return Dense(
+        linear.in_features,
+        linear.out_features,
+        bias=bias is not None,
+        activation_function=nn.Identity(),
+        init_weight=linear.weight.detach().clone(),
+        init_bias=bias,
+    )
+
+
 def layer_norm(config: Any, width: int) -> list[Module]:
     return [LayerNorm(width)] if config.layer_norm else []

@@ -31,9 +31,11 @@ LOADERS: dict[str, Any] = {"Dense": Dense.load, "LayerNorm": LayerNorm.load, "No
 
 def local_start(config: Config) -> Config:
     """`config` with its start as a folder that was checked; the functions below want it so."""
-    folder = local_folder(config.init_from)
-    check_folder(folder)
-    return config.model_copy(update={"init_from": str(folder)})
+    names = [name for name in ("init_from", "document") if getattr(config, name, None) is not None]
+    folders = {name: local_folder(getattr(config, name)) for name in names}
+    for folder in folders.values():
+        check_folder(folder)
+    return config.model_copy(update={name: str(folder) for name, folder in folders.items()})
 
 
 def start_of(config: Config, side: str | None = None) -> Config:

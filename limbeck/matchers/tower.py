@@ -34,6 +34,7 @@ class TwoSides(PreparedBatch):
     first_query: int
     first_document: int
     masked: list[Chunks] = field(default_factory=list)
+    known_documents: Tensor | None = None  # [documents, dim] of all processes, where stored vectors stand in for them
 
     @property
     def tokenised(self) -> list[tuple[Chunks, int]]:

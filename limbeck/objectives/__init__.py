@@ -5,6 +5,7 @@ A further family is a further file here, imported below so that its objectives a
 
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
 from limbeck.objectives.classes import class_ce, soft_class_ce
+from limbeck.objectives.embeddings import match_embeddings
 from limbeck.objectives.labels import binary_ce, focal, one_hot
 from limbeck.objectives.margins import m3se, margin_mse
 from limbeck.objectives.names import parse
@@ -22,6 +23,7 @@ __all__ = [
     "m3se",
     "margin_mse",
     "masked_lm",
+    "match_embeddings",
     "mse",
     "objective",
     "one_hot",

@@ -14,6 +14,8 @@ What holds for all of them:
 - Missing is NaN: a document without a teacher score takes no part in an objective that reads teacher scores, one
   without a label takes no part in an objective that reads labels. A sampled negative is labelled 0 by its sampler.
 - An infinite score is not missing; it makes the loss non-finite, so that it is noticed.
+- Where a batch is made of texts without lists (`Targets.texts`), the result has one loss per text: the queries first,
+  then this process's documents.
 - The teacher is a constant: no gradient reaches it.
 - Arithmetic is in float32, or float64 if the student's scores are.
 """
@@ -40,6 +42,7 @@ class Objective(ABC):
 
     needs_student: ClassVar[frozenset[str]] = SCORES  # fields of Signals
     needs_teacher: ClassVar[frozenset[str]] = NOTHING
+    takes_texts: ClassVar[bool] = False  # whether it also learns from texts that are in no list
     folds: ClassVar[tuple[str, ...]] = ()  # of its heads: linear maps that become a part of the student at the end
 
     @property

@@ -169,6 +169,11 @@ class Stage(Part):
         return frozenset[str]().union(*(each.needs_student for _, each in self.weighted_objectives()))
 
     @property
+    def takes_texts(self) -> bool:
+        """Whether its objectives learn from texts that are in no list, so that every text is an example."""
+        return all(each.takes_texts for _, each in self.weighted_objectives()) or self.student_signals <= {"queries"}
+
+    @property
     def restores_tokens(self) -> bool:
         """Whether the student needs a head that restores masked tokens."""
         return any(objective.needs_student & TOKENS for _, objective in self.weighted_objectives())

@@ -168,7 +168,7 @@ def _store(folder: Path, store: str | None, matcher: EncodingMatcher, position: 
     """The encodings of one position's texts: the job's own, or in a folder that jobs share."""
     place = folder / _store_place(store, matcher, position, dtype)
     encoding = matcher.encoding(position)
-    key = {**matcher.identity(), "position": position}  # all that changes what the store holds
+    key = {**matcher.identity(position), "position": position}  # all that changes what the store holds
     return EncodingStore.open(place, key, encoding.dim, dtype, encoding.tokens)  # type: ignore[arg-type]
 
 
@@ -183,7 +183,7 @@ def _make_store(place: Path) -> None:
 def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str) -> str:
     if store is None:
         return f"{ENCODINGS}/position-{position}"
-    return str(Path(store) / f"{digest(str(matcher.identity()))[:12]}-{dtype}-position-{position}")
+    return str(Path(store) / f"{digest(str(matcher.identity(position)))[:12]}-{dtype}-position-{position}")
 
 
 def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:

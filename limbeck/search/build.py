@@ -135,7 +135,7 @@ class Builder:
         def texts() -> Iterator[str]:
             return (text for _, text in corpus.items()) if table is None else window_texts(corpus, table)
 
-        key = {**self.matcher.identity(), "side": "document"}
+        key = {**self.matcher.identity(1), "side": "document"}
         store = EncodingStore.open(store_path(self._root, key), key, self.matcher.dim)
         encode_with_store(store, texts(), self.matcher.encode_document, total=count, label="Encoding documents")
         rows = []

@@ -17,7 +17,7 @@ from limbeck.matchers.base import Matcher, PreparedBatch, TextBatch
 from limbeck.matchers.gather import share
 from limbeck.signals import MaskedTokens, Signals, Targets
 from limbeck.training.corruption import Draws, drop_tokens, mask_tokens, text_shares
-from limbeck.training.lists import TrainingLists
+from limbeck.training.lists import TextLists, TrainingLists
 from limbeck.training.teachers import CachedTeacher
 
 LookUp = Callable[[int, np.ndarray], np.ndarray]  # what is known of a query's documents, by their rows
@@ -77,7 +77,7 @@ class Batch:
 class Collator:
     """Turns examples into one process's share of a batch, tokenised for the student and, if it is live, the teacher."""
 
-    lists: TrainingLists
+    lists: TrainingLists | TextLists
     student: Matcher
     live_teacher: Matcher | None = None
     cached: CachedTeacher | None = None
@@ -90,6 +90,8 @@ class Collator:
     restore_tokens: bool = False
 
     def __call__(self, examples: list[tuple[int, int]]) -> Batch:
+        if isinstance(self.lists, TextLists):
+            return self._texts(self.lists, examples)
         picked = [self.lists.pick(index, epoch) for epoch, index in examples]
         rows = np.unique(np.concatenate(picked)).astype(np.int64)  # the P distinct documents
         own = share(len(examples), self.rank, self.world)
@@ -123,6 +125,23 @@ class Collator:
             targets,
             size=len(examples),
             teacher=self.cached.signals(batch, lambda: known(self.lists.teacher)) if self.cached is not None else None,
+            live=self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
+        )
+
+    def _texts(self, lists: TextLists, examples: list[tuple[int, int]]) -> Batch:
+        """A batch of texts without lists; a text that occurs twice in it counts twice."""
+        queries, documents = lists.of([index for _, index in examples])
+        own, theirs = (share(len(texts), self.rank, self.world) for texts in (queries, documents))
+        batch = TextBatch(queries, documents, torch.zeros(len(queries), 0, dtype=torch.long), own, theirs)
+        student = self.student.prepare(batch, self.chunk)
+        if self.token_dropout:
+            drop_tokens(student, self.token_dropout, Draws(self.seed, examples))
+        nothing = torch.zeros(len(batch.own_queries), 0)
+        return Batch(
+            student,
+            Targets(mask=nothing.bool(), labels=nothing, texts=theirs, lists=batch.own_lists),
+            size=len(examples),
+            teacher=self.cached.signals(batch, lambda: nothing) if self.cached is not None else None,
             live=self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -69,33 +70,40 @@ def leave_out_likely_positives(queries: Sequence[RankedQuery], margin: float) ->
 
 
 class TextLists:
-    """Texts alone: queries without any documents, for objectives that need no more than their embeddings."""
+    """Texts without lists: queries, documents or both, each an example of its own, for objectives on embeddings.
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.all = list(texts)
-        if not self.all:
+    Examples are numbered from the first query to the last document.
+    """
+
+    def __init__(self, queries: Sequence[str], documents: Sequence[str] = ()) -> None:
+        self.queries, self.documents = list(queries), list(documents)
+        if not len(self):
             raise LimbeckError("there is no text to train on; check the queries of the training split")
 
     def __len__(self) -> int:
-        return len(self.all)
+        return len(self.queries) + len(self.documents)
 
-    def query(self, index: int) -> str:
-        return self.all[index]
-
-    def pick(self, index: int, epoch: int) -> np.ndarray:
-        return np.zeros(0, dtype=np.int64)
-
-    def texts(self, rows: Sequence[int]) -> list[Document]:
-        return []
-
-    def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
-        return np.zeros(0, dtype=np.float32)
-
-    def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
-        return np.zeros(0, dtype=np.float32)
+    def of(self, indices: Sequence[int]) -> tuple[list[str], list[str]]:
+        """The queries and the documents among some examples."""
+        first = len(self.queries)
+        queries = [self.queries[index] for index in indices if index < first]
+        return queries, [self.documents[index - first] for index in indices if index >= first]
 
     def everything(self) -> tuple[list[str], Sequence[Document]]:
-        return list(dict.fromkeys(self.all)), []
+        return list(dict.fromkeys(self.queries)), list(dict.fromkeys(self.documents))
+
+
+def draw_rows(counts: Sequence[int], most: int | None, seed: int) -> list[np.ndarray]:
+    """Rows of several tables, `most` in all, each row of each table as likely as any other; all rows if None.
+
+    A stage that takes fewer steps than there are texts looks at these alone, and a teacher embeds no others.
+    """
+    total = sum(counts)
+    chosen = np.arange(total)
+    if most is not None and most < total:
+        chosen = np.sort(np.random.default_rng(seed).choice(total, most, replace=False))
+    starts = np.cumsum([0, *counts])
+    return [chosen[(chosen >= low) & (chosen < high)] - low for low, high in pairwise(starts.tolist())]
 
 
 class RankingLists:

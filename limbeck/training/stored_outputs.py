@@ -62,7 +62,7 @@ class StoredOutputs:
 
 def stored_embeddings(teacher: EncodingMatcher, folder: Path) -> StoredOutputs:
     """A teacher's embeddings of queries and documents. An index of the same model has the same keys."""
-    outputs = [Output(teacher.encoding(at), {**teacher.identity(), "side": side}) for at, side in enumerate(SIDES)]
+    outputs = [Output(teacher.encoding(at), {**teacher.identity(at), "side": side}) for at, side in enumerate(SIDES)]
 
     def compute(texts: list[str], position: int) -> np.ndarray:
         found = teacher.encode(texts, position)

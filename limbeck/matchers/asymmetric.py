@@ -1,0 +1,52 @@
+"""A student whose documents another model encodes, as it is: only its query tower is new (EmbedDistill Sec. 4.2).
+
+The other model's document index serves the student, and its document embeddings are never computed again. The student
+is one sentence-transformers folder with a route for each side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Module, Normalize, Router
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.parts import projection
+from limbeck.matchers.safe_loading import HERE_ONLY, complete_weights, naming_load_errors
+
+
+def document_model(folder: str) -> SentenceTransformer:
+    """The dual encoder whose document side is taken over; `folder` was checked."""
+    with naming_load_errors(folder, "a dual encoder"), complete_weights(folder):
+        model = SentenceTransformer(folder, device="cpu", **HERE_ONLY)
+    if str(model.similarity_fn_name) not in ("dot", "cosine"):
+        raise LimbeckError(f"{folder}: has {model.similarity_fn_name} similarity; use a model with dot or cosine")
+    return model
+
+
+def route_modules(model: Any, side: str) -> list[Module]:
+    """The modules that a text of one side passes through."""
+    modules = list(model)
+    return [*modules[0].sub_modules[side], *modules[1:]] if isinstance(modules[0], Router) else modules
+
+
+def with_documents_of(model: SentenceTransformer, query: list[Module], width: int) -> SentenceTransformer:
+    """A model with `query` as its query tower, of `width` numbers, and the document tower of `model`, held fixed.
+
+    Where the sizes differ, a projection leads to the document tower's; a Normalize at its end is repeated.
+    """
+    documents = route_modules(model, "document")
+    dim = int(model.get_embedding_dimension() or 0)
+    fitted = [*query] if width == dim else [*query, projection(width, dim)]
+    if isinstance(documents[-1], Normalize):
+        fitted.append(Normalize())
+    for module in documents:
+        module.requires_grad_(False)
+    modules: Any = [Router.for_query_document(fitted, documents)]  # type: ignore[arg-type]
+    told: Any = {
+        "similarity_fn_name": model.similarity_fn_name,
+        "prompts": model.prompts,
+        "default_prompt_name": model.default_prompt_name,
+    }
+    return SentenceTransformer(modules=modules, device="cpu", **told)
