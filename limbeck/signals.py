@@ -7,7 +7,7 @@ have no lists (K = 0): embedding matching trains on texts alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -25,6 +25,11 @@ class Signals:
     queries: Tensor | None = None  # [B, dim] pooled query embeddings
     documents: Tensor | None = None  # [P, dim] pooled embeddings of the batch's distinct documents
     token_logits: Tensor | None = None  # [M, vocabulary] at the masked tokens, in the order of MaskedTokens
+
+
+def merged(first: Signals, second: Signals) -> Signals:
+    """The signals of two sources; where both show one, the first counts."""
+    return replace(second, **{name: value for name, value in vars(first).items() if value is not None})
 
 
 @dataclass(frozen=True)

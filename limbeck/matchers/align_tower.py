@@ -36,8 +36,8 @@ def align_tower(
 
 def map_place(tower: Tower, side: Side) -> tuple[Any, int]:
     """The list of modules that a side's map belongs to, and where in it: ahead of anything that only scales vectors."""
-    first = tower.model[0]
-    modules = first.sub_modules[side] if isinstance(first, Router) else tower.model
+    first: Any = tower.model[0]
+    modules: Any = first.sub_modules[side] if isinstance(first, Router) else tower.model
     place = next((at for at, module in enumerate(modules) if isinstance(module, Normalize)), len(modules))
     return modules, place
 

@@ -6,6 +6,7 @@ is one sentence-transformers folder with a route for each side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
@@ -25,28 +26,37 @@ def document_model(folder: str) -> SentenceTransformer:
     return model
 
 
-def route_modules(model: Any, side: str) -> list[Module]:
+def route_modules(model: Any, side: str) -> list[Any]:
     """The modules that a text of one side passes through."""
-    modules = list(model)
-    return [*modules[0].sub_modules[side], *modules[1:]] if isinstance(modules[0], Router) else modules
+    modules: list[Any] = list(model)
+    if not isinstance(modules[0], Router):
+        return modules
+    route: Any = modules[0].sub_modules[side]
+    return [*route, *modules[1:]]
 
 
-def with_documents_of(model: SentenceTransformer, query: list[Module], width: int) -> SentenceTransformer:
-    """A model with `query` as its query tower, of `width` numbers, and the document tower of `model`, held fixed.
+def with_documents_of(model: SentenceTransformer, query: Sequence[Module]) -> SentenceTransformer:
+    """A model with `query` as its query tower, and the document tower of `model`, held fixed.
 
     Where the sizes differ, a projection leads to the document tower's; a Normalize at its end is repeated.
     """
     documents = route_modules(model, "document")
-    dim = int(model.get_embedding_dimension() or 0)
+    width, dim = _width(query), int(model.get_embedding_dimension() or 0)
     fitted = [*query] if width == dim else [*query, projection(width, dim)]
     if isinstance(documents[-1], Normalize):
         fitted.append(Normalize())
     for module in documents:
         module.requires_grad_(False)
-    modules: Any = [Router.for_query_document(fitted, documents)]  # type: ignore[arg-type]
+    modules: Any = [Router.for_query_document(fitted, documents)]
     told: Any = {
         "similarity_fn_name": model.similarity_fn_name,
         "prompts": model.prompts,
         "default_prompt_name": model.default_prompt_name,
     }
     return SentenceTransformer(modules=modules, device="cpu", **told)
+
+
+def _width(modules: Sequence[Any]) -> int:
+    """The numbers in a vector that comes out of modules."""
+    sized = next(module for module in reversed(modules) if hasattr(module, "get_embedding_dimension"))
+    return int(sized.get_embedding_dimension())

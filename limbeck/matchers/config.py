@@ -6,6 +6,7 @@ recipe may name any registered kind, those of other packages included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
@@ -27,7 +28,8 @@ from limbeck.errors import LimbeckError, did_you_mean
 if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
 
-Layers = int | tuple[int, ...]  # the first so many, or the numbers of the layers to keep, from 0
+Layers = int | tuple[int, ...] | str  # the first so many, the numbers of those to keep from 0, or auto
+AUTO = re.compile(r"auto(:[1-9]\d{0,2})?")
 TEACHER = "teacher"  # as a start: the weights of the recipe's teacher
 RENAMED = {"start": "init_from", "separate": "untied"}  # keys by their old names, which keep working
 DEFAULT_KIND = "dual_encoder"
@@ -67,7 +69,9 @@ class MatcherConfig(BaseModel):
         "minilm", description="weights to start from: a folder, a hub name, `minilm`, or (student) `teacher`"
     )
     layers: Layers | None = Field(
-        None, description="layers to keep: a number (the first so many) or a list, e.g. [0, 5]; all by default"
+        None,
+        description="layers to keep: a number (the first so many), a list, e.g. [0, 5], or `auto:2` (dual_encoder): "
+        "try subsets of two on a sample of texts and keep the best; `auto` takes a third; all by default",
     )
     query_length: int = Field(
         32, ge=4, description="tokens of a query, special ones included; colbert fills it with [MASK]"
@@ -93,9 +97,11 @@ class MatcherConfig(BaseModel):
     @field_validator("layers", mode="before")
     @classmethod
     def _layers_are_numbers(cls, layers: Any) -> Any:
+        if isinstance(layers, str) and AUTO.fullmatch(layers):
+            return layers
         numbers = layers if isinstance(layers, list | tuple) else [0 if layers is None else layers]
         if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
-            raise ValueError(f"{layers!r} is neither a number of layers nor a list of them; e.g. 2, or [0, 5]")
+            raise ValueError(f"{layers!r} is neither a number of layers nor a list of them; e.g. 2, [0, 5] or auto:2")
         return layers
 
     @field_validator("layers")
@@ -106,6 +112,16 @@ class MatcherConfig(BaseModel):
         if isinstance(layers, tuple) and (not layers or layers[0] < 0 or list(layers) != sorted(set(layers))):
             raise ValueError(f"{list(layers)}: give the numbers of the layers to keep in rising order, from 0")
         return layers
+
+    @property
+    def taken_from_teacher(self) -> list[str]:
+        """The keys that name the recipe's teacher."""
+        return [name for name in ("init_from", "document") if getattr(self, name, None) == TEACHER]
+
+    @property
+    def fits_to_reference(self) -> bool:
+        """Whether something of it is fitted to a dual encoder's embeddings before training."""
+        return isinstance(self.layers, str) or bool(getattr(self, "align", False))
 
     @property
     def output_count(self) -> int:

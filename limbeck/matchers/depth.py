@@ -17,11 +17,14 @@ from limbeck.matchers.config import Layers
 
 def layers_to_load(layers: Layers) -> int:
     """How many of the first layers have to be read from disk."""
+    assert not isinstance(layers, str)
     return layers if isinstance(layers, int) else max(layers) + 1
 
 
 def refuse_absent_layers(layers: Layers, there: int, name: str) -> None:
     """The library would fill layers that a checkpoint lacks with noise."""
+    if isinstance(layers, str):
+        raise LimbeckError(f"layers={layers} is chosen by a run, on texts; give a number of layers or a list")
     if isinstance(layers, int) and layers > there:
         raise LimbeckError(f"layers={layers} is more than {name} has; ask for at most {there}")
     if not isinstance(layers, int) and max(layers) >= there:

@@ -219,9 +219,8 @@ class DualEncoder(EncodingMatcher):
     @classmethod
     def build(cls, config: Any, local: Any) -> DualEncoder:
         if local.document is not None:
-            query, width = _modules(local, "query"), 0
-            width = SentenceTransformer(modules=query, device="cpu").get_embedding_dimension() or 0  # type: ignore[arg-type]
-            found = cls(with_documents_of(document_model(local.document), query, width), cls.make_interaction(config))
+            model = with_documents_of(document_model(local.document), _modules(local, "query"))
+            found = cls(model, cls.make_interaction(config))
             found.fixed_documents = True
             return found
         if local.untied:
@@ -248,13 +247,10 @@ class DualEncoder(EncodingMatcher):
         """
         if position is None or not isinstance(self.tower.model[0], Router):
             return super().identity()
-        side = SentenceTransformer(
-            modules=route_modules(self.tower.model, SIDES[position]),
-            device="cpu",
-            similarity_fn_name=self.similarity,
-            prompts=self.tower.model.prompts,
-            default_prompt_name=self.tower.model.default_prompt_name,
-        )
+        model: Any = self.tower.model
+        told: Any = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
+        modules: Any = route_modules(model, SIDES[position])
+        side = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name=model.similarity_fn_name, **told)
         alone = type(self)(side, self._interaction)
         alone.bf16 = self.bf16
         return alone.identity()

@@ -21,6 +21,7 @@ from limbeck.search.manifest import is_an_index
 SOURCES = ("bm25", "uniform", "given", "scored")
 LONGEST_NAME = 100  # bytes; file names have at most 255, and a sweep appends to it
 TOKENS = frozenset({"token_logits"})
+EMBEDDINGS = frozenset({"queries", "documents"})  # without a teacher, those of the student's start
 
 
 class Part(BaseModel):
@@ -206,6 +207,9 @@ class TeacherSpec(Part):
     train: AnyMatcherConfig | None = Field(None, description="a matcher to fine-tune first, by `stages`")
     stages: list[Stage] = []
     scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
+    length: int | None = Field(
+        None, ge=4, description="read at most so many tokens of a text; its own limit by default"
+    )
     bf16: bool = Field(False, description="let its transformer score in bfloat16: faster on GPUs and on some CPUs")
     live: bool = Field(False, description="run the teacher inside every step instead of storing its scores")
     standardise: Literal["auto", "none", "list", "global"] = Field(
@@ -236,6 +240,8 @@ class TeacherSpec(Part):
             raise ValueError(f"{problem}, pick: sample and no false_negative_margin")
         if self.revision is not None and self.model is None:
             raise ValueError("revision belongs to a model on the hub; give model, or drop revision")
+        if self.length is not None and self.model is None:
+            raise ValueError("length limits a model that is used as it is; give model, or set lengths in train")
         if self.bf16 and self.only_scores:
             raise ValueError("bf16 is how a teacher's model computes, and there are only scores; drop bf16")
         if self.live and self.scores is not None:
@@ -389,7 +395,7 @@ class Recipe(Part):
     @model_validator(mode="after")
     def _objectives_have_a_teacher(self) -> Recipe:
         for number, stage in enumerate(self.stages):
-            if stage.needs_teacher and self.teacher is None:
+            if stage.teacher_signals - EMBEDDINGS and self.teacher is None:
                 raise ValueError(f"stages.{number} distils, but there is no teacher; add one, or use one_hot")
             if stage.lists.pick == "top" and (self.teacher is None or self.teacher.live):
                 raise ValueError(f"stages.{number}.lists.pick: top needs a teacher with stored scores")

@@ -15,7 +15,8 @@ from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers.config import TEACHER
 from limbeck.progress import say
 from limbeck.recipe.recipe import Recipe, Stage
-from limbeck.training.lists import TrainingLists
+from limbeck.runs.reference import Reference
+from limbeck.training.lists import Examples
 from limbeck.training.processes import is_main
 from limbeck.training.targets import scores_are_cosines
 
@@ -33,6 +34,7 @@ class BaseSession(ABC):
         self.teacher_failed = False  # whether it could not be loaded or trained
         self.teacher_is_ready = False  # until `prepare_teacher`
         self._teacher: Matcher | None = None
+        self.reference = Reference(self)
         self.warnings: list[str] = []  # for the table and the report; each is said when it is found
 
     def warn(self, line: str | None) -> None:
@@ -99,18 +101,23 @@ class BaseSession(ABC):
         """What is kept beside a student once it is trained."""
 
     @abstractmethod
-    def lists(self, stage: Stage, seed: int) -> TrainingLists:
+    def sample_texts(self, most: int, seed: int) -> list[list[str]]:
+        """Distinct training texts at each position, at most `most` in all; for what is fitted without gradients."""
+
+    @abstractmethod
+    def lists(self, stage: Stage, seed: int) -> Examples:
         """What a stage trains on, with stored teacher scores if it asks for them."""
 
     def student_spec(self, spec: MatcherConfig) -> MatcherConfig:
-        """The student's description with `start: teacher` made a folder; it reads texts behind a ColBERT's markers."""
-        if spec.init_from != TEACHER:
+        """The student's description with `teacher` made a folder; it reads texts behind a ColBERT's markers."""
+        names = spec.taken_from_teacher
+        if not names:
             return spec
         teacher = self.teacher
         assert self.recipe.teacher is not None
         given = self.recipe.teacher.model
-        changed: dict[str, object] = {"init_from": given or str(self.folder / "teacher" / "model")}
-        if teacher is not None and teacher.prompts and getattr(spec, "prompts", None) == {}:
+        changed: dict[str, object] = {name: given or str(self.folder / "teacher" / "model") for name in names}
+        if "init_from" in names and teacher is not None and teacher.prompts and getattr(spec, "prompts", None) == {}:
             changed["prompts"] = teacher.prompts
         return spec.model_copy(update=changed)
 

@@ -28,6 +28,7 @@ from limbeck.runs.pair_classes import grade_range, scaled
 from limbeck.scoring.calibration import Calibration, calibrate
 from limbeck.stores import EncodingStore
 from limbeck.stores.encodings import encode_with_store
+from limbeck.training.lists import TextLists, draw_rows
 from limbeck.training.pair_lists import PairLists, label_array
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.trainer import standardiser
@@ -204,8 +205,19 @@ class PairSession(BaseSession):
             say(f"{error}; the threshold is chosen for f1 instead")
             return calibrate(scores, labels)
 
-    def lists(self, stage: Stage, seed: int) -> PairLists:
+    def sample_texts(self, most: int, seed: int) -> list[list[str]]:
+        columns = [list(dict.fromkeys(pair.texts[at] for pair in self.splits.train)) for at in (0, 1)]
+        columns[1] = [text for text in columns[1] if text not in set(columns[0])]
+        return [[some[row] for row in draw_rows([len(some)], most // 2, seed)[0].tolist()] for some in columns]
+
+    def lists(self, stage: Stage, seed: int) -> PairLists | TextLists:
         pairs = self.splits.train
+        if stage.takes_texts:
+            texts = [[pair.texts[at] for pair in pairs] for at in (0, 1)]
+            wanted = [side in stage.student_signals for side in ("queries", "documents")]
+            return TextLists(
+                *(list(dict.fromkeys(some)) if asked else [] for some, asked in zip(texts, wanted, strict=True))
+            )
         if not stage.needs_teacher:
             pairs = [pair for pair in pairs if pair.label is not None]
             if not pairs:

@@ -9,12 +9,12 @@ from pathlib import Path
 from limbeck.errors import LimbeckError
 from limbeck.files import slug
 from limbeck.matchers import Matcher, MatcherConfig
-from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.report.formatting import measure_title
 from limbeck.runs.base_session import BaseSession
 from limbeck.runs.measured import once
 from limbeck.runs.pair_results import PairBench
+from limbeck.runs.reference import untrained_start
 from limbeck.runs.results import Bench, Measured
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.sealed import read_if_whole, write_sealed
@@ -77,16 +77,6 @@ def _as_it_is(session: BaseSession, spec: MatcherConfig) -> Matcher:
     wanted = session.recipe.student.output_count
     if matcher.outputs != wanted and max(matcher.outputs, wanted) > (1 if session.ranks else 2):
         raise _NoRow(f"gives {matcher.outputs} score per pair where the task has {wanted}, so it has no row")
-    return matcher
-
-
-def untrained_start(spec: MatcherConfig) -> Matcher:
-    """The start with all its layers and its own pooling, on as many tokens as the model that starts from it reads.
-
-    An encoder that was not trained to match is a dual encoder: the cosine of its pooled vectors.
-    """
-    matcher = load_matcher(spec.init_from)
-    matcher.limit_tokens(spec.document_length)
     return matcher
 
 

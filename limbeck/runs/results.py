@@ -115,6 +115,7 @@ class Bench:
 
     def _measured(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None) -> Measured:
         data = self.session.data
+        self.session.reference.serve_documents(matcher)
         ranker: Scorer = Remembering(matcher) if encodes_apart(matcher) else matcher
         searches = self.spec.task != "rerank" and can_search(matcher)
         found = self._judged(retrieve(ranker, data, list(self.labels), k=self.spec.depth)) if searches else None

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
+from limbeck.data.queries import read_unlabelled
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
 from limbeck.evaluation.agreement import agreement
@@ -23,7 +24,7 @@ from limbeck.runs.base_session import BaseSession, DevMeasure
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore
 from limbeck.training.annotate import annotate, teacher_identity, with_queries
-from limbeck.training.lists import RankedQuery, RankingLists, TextLists, leave_out_likely_positives
+from limbeck.training.lists import RankedQuery, RankingLists, TextLists, draw_rows, leave_out_likely_positives
 from limbeck.training.negatives import candidate_pools
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.queries import QuerySplits, split_queries
@@ -233,8 +234,9 @@ class Session(BaseSession):
         Objectives that look at queries alone train on all of them, with documents or without.
         """
         data, splits = self.data, self.splits
-        if stage.student_signals <= {"queries"}:
-            return TextLists(data.queries.take(data.queries.rows(splits.train)))
+        if stage.takes_texts:
+            most = stage.steps * stage.batch_size if stage.steps else None
+            return TextLists(*self._texts(stage.student_signals, most, seed))
         if stage.needs_labels and not splits.train_labels:
             problem = f"{data.name}: {', '.join(stage.objectives)} learns from labels, and split"
             remedy = "add qrels, or distil from a teacher with softmax_ce"
@@ -258,6 +260,26 @@ class Session(BaseSession):
             dropped = leave_out_likely_positives(queries, stage.lists.false_negative_margin)
             say(f"{dropped:,} candidates left out: the teacher takes them for positives")
         return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
+
+    def sample_texts(self, most: int, seed: int) -> list[list[str]]:
+        """Half of them queries, as far as there are so many."""
+        queries, _ = self._texts(frozenset({"queries"}), most // 2, seed)
+        _, documents = self._texts(frozenset({"documents"}), most - len(queries), seed)
+        return [list(dict.fromkeys(queries)), list(dict.fromkeys(documents))]
+
+    def _texts(self, sides: frozenset[str], most: int | None, seed: int) -> tuple[list[str], list[str]]:
+        """Training queries and documents of the corpus, with those that were given without labels; `most` are drawn."""
+        data, further = self.data, self._further_documents if "documents" in sides else []
+        queries = data.queries.rows(self.splits.train) if "queries" in sides else np.zeros(0, dtype=np.int64)
+        documents = len(data.corpus) if "documents" in sides else 0
+        rows = draw_rows([len(queries), documents, len(further)], most, seed)
+        found = data.corpus.take(rows[1]) + [further[row] for row in rows[2].tolist()]
+        return data.queries.take(queries[rows[0]]), found
+
+    @cached_property
+    def _further_documents(self) -> list[str]:
+        path = self.recipe.data.unlabelled_documents
+        return read_unlabelled(path, "document") if path is not None else []
 
     def _pool(self, spec: ListSpec) -> dict[str, np.ndarray]:
         scores_only = self.recipe.teacher is not None and self.recipe.teacher.only_scores

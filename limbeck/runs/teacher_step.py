@@ -42,7 +42,10 @@ def _load_or_train(session: BaseSession) -> Matcher | None:
     if spec is None or (spec.model is None and spec.train is None):
         return None
     if spec.model is not None:
-        return load_matcher(spec.model, spec.revision, bf16=spec.bf16)
+        found = load_matcher(spec.model, spec.revision, bf16=spec.bf16)
+        if spec.length is not None:
+            found.limit_tokens(spec.length)
+        return found
     place = teacher_place(session.folder)
     if not place.exists():
         _train(session, session.recipe, place)

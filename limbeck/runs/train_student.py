@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from limbeck.errors import LimbeckError
-from limbeck.matchers import Matcher, build
+from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
-from limbeck.matchers.config import TEACHER
-from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.recipe.recipe import Recipe, Stage
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.runs.base_session import BaseSession
+from limbeck.runs.reference import Reference
 from limbeck.runs.references import teacher_below_its_start
+from limbeck.runs.student_start import start_student, untrained_student
 from limbeck.runs.teacher_step import has_to_be_trained, prepare_teacher
+from limbeck.training.lists import TextLists
 from limbeck.training.processes import is_main, main_first
-from limbeck.training.stages import Fit, fit, frozen
-from limbeck.training.stored_outputs import stored_embeddings
+from limbeck.training.stages import Fit, fit
 from limbeck.training.targets import poor_targets
 from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
@@ -33,7 +31,9 @@ def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) 
     if not place.exists():
         check_before_teacher(session, recipe)
         teacher = prepare_teacher(session) if _needs_teacher(session, recipe) else None
-        student = build_student(session, recipe)
+        student = start_student(session, recipe, place.parent / "work")
+        if 1 not in student.trained_positions:
+            session.reference.serve_documents(student)
         how = _fit_settings(session, recipe, name, place, student, teacher)
         fit(student, recipe.stages, lambda stage: session.lists(stage, recipe.seed), how)
         _save(session, student, place)
@@ -44,25 +44,14 @@ def check_before_teacher(session: BaseSession, recipe: Recipe) -> None:
     """Find what is wrong with data, recipe and student before hours go into a teacher."""
     session.check(recipe)
     _ = session.judged_dev  # reads the data: a mistake there is named before any model is asked for
-    if recipe.student.init_from != TEACHER and has_to_be_trained(session):
-        build_student(session, recipe)
-
-
-def build_student(session: BaseSession, recipe: Recipe) -> Matcher:
-    """The untrained student, which can freeze and show what its stages ask for."""
-    torch.manual_seed(recipe.seed)
-    student = build(session.student_spec(recipe.student))
-    for stage in recipe.stages:
-        still = frozen(student, stage.freeze)
-        if not stage.restores_tokens:  # which trains a head that is still to come
-            still.leaves_something()
-        require_signals("student", student, stage.student_signals)
-    return student
+    if not recipe.student.taken_from_teacher and has_to_be_trained(session):
+        untrained_student(recipe.stages, recipe.student, recipe.seed)
 
 
 def _needs_teacher(session: BaseSession, recipe: Recipe) -> bool:
     """Whether the student learns or starts from the teacher, or is compared with it on dev, for want of labels."""
-    return _distils(recipe) or recipe.student.init_from == TEACHER or session.judged_dev is None
+    student, fits = recipe.student, recipe.student.fits_to_reference
+    return _distils(recipe) or bool(student.taken_from_teacher) or fits or session.judged_dev is None
 
 
 def _distils(recipe: Recipe) -> bool:
@@ -78,11 +67,13 @@ def _fit_settings(
     live = teacher if recipe.teacher is not None and recipe.teacher.live else None
     how = Fit(name, place.parent / "work", session.log, recipe.seed, session.student_dev, live)
     how.outputs = session.work / "frozen"
-    _add_teacher_signals(how, teacher, recipe.stages, session.folder / "teacher" / "embeddings")
+    _add_teacher_signals(how, teacher, session.reference, recipe.stages)
     if _distils(recipe):
         lists = [session.lists(stage, recipe.seed) for stage in recipe.stages]  # all scores, before their statistics
         how.standardise = session.standardise
         for stage, some in zip(recipe.stages, lists, strict=True):
+            if isinstance(some, TextLists):
+                continue
             for line in poor_targets(stage, some, how.standardise, live) if is_main() else ():
                 session.warn(line)
         session.warn(teacher_below_its_start(session))
@@ -105,18 +96,15 @@ def _refuse_outputs(session: BaseSession, student: Matcher, teacher: Matcher | N
         raise LimbeckError(f"{problem}; set student.outputs to the teacher's")
 
 
-def _add_teacher_signals(how: Fit, teacher: Matcher | None, stages: Sequence[Stage], folder: Path) -> None:
-    """Refuse a teacher that cannot show what the objectives need; a cached one's embeddings go to `folder`."""
+def _add_teacher_signals(how: Fit, teacher: Matcher | None, reference: Reference, stages: Sequence[Stage]) -> None:
+    """Refuse a teacher that cannot show what the objectives need; embeddings that it lacks are the reference's."""
+    how.cached_teacher = teacher if how.teacher is None else None
     for stage in stages:
         if teacher is not None:
-            require_signals("teacher", teacher, stage.teacher_signals)
-        elif stage.teacher_signals - {"scores"}:
-            problem = "the objectives need embeddings of the teacher, and there are only its scores"
-            raise LimbeckError(f"{problem}; give a model")
-    if how.teacher is None and teacher is not None:
-        how.cached_teacher = teacher
-        if encodes_apart(teacher) and any(stage.teacher_signals & EMBEDDINGS for stage in stages):
-            how.embeddings = stored_embeddings(teacher, folder)
+            require_signals("teacher", teacher, stage.teacher_signals - EMBEDDINGS)
+        live = how.teacher is not None and how.teacher.shows >= stage.teacher_signals & EMBEDDINGS
+        if stage.teacher_signals & EMBEDDINGS and not live:
+            how.reference, how.embeddings = reference.matcher, reference.embeddings
 
 
 def _save(session: BaseSession, student: Matcher, place: Path) -> None:

@@ -17,7 +17,7 @@ from limbeck.matchers.base import Matcher, PreparedBatch, TextBatch
 from limbeck.matchers.gather import share
 from limbeck.signals import MaskedTokens, Signals, Targets
 from limbeck.training.corruption import Draws, drop_tokens, mask_tokens, text_shares
-from limbeck.training.lists import TextLists, TrainingLists
+from limbeck.training.lists import Examples, TextLists
 from limbeck.training.teachers import CachedTeacher
 
 LookUp = Callable[[int, np.ndarray], np.ndarray]  # what is known of a query's documents, by their rows
@@ -77,7 +77,7 @@ class Batch:
 class Collator:
     """Turns examples into one process's share of a batch, tokenised for the student and, if it is live, the teacher."""
 
-    lists: TrainingLists | TextLists
+    lists: Examples
     student: Matcher
     live_teacher: Matcher | None = None
     cached: CachedTeacher | None = None
@@ -92,13 +92,14 @@ class Collator:
     def __call__(self, examples: list[tuple[int, int]]) -> Batch:
         if isinstance(self.lists, TextLists):
             return self._texts(self.lists, examples)
-        picked = [self.lists.pick(index, epoch) for epoch, index in examples]
+        lists = self.lists
+        picked = [lists.pick(index, epoch) for epoch, index in examples]
         rows = np.unique(np.concatenate(picked)).astype(np.int64)  # the P distinct documents
         own = share(len(examples), self.rank, self.world)
         columns, mask = self._columns(picked, rows)
         batch = TextBatch(
-            queries=[self.lists.query(index) for _, index in examples],
-            documents=self.lists.texts(rows.tolist()),
+            queries=[lists.query(index) for _, index in examples],
+            documents=lists.texts(rows.tolist()),
             lists=None if self.in_batch else torch.from_numpy(columns),
             query_slice=own,
             document_slice=share(len(rows), self.rank, self.world),
@@ -115,7 +116,7 @@ class Collator:
 
         targets = Targets(
             mask=torch.from_numpy(mask[own]),
-            labels=known(self.lists.labels),
+            labels=known(lists.labels),
             tokens=tokens,
             own=self._own(picked[own], rows) if self.in_batch else None,
             lists=batch.own_lists,
@@ -124,7 +125,7 @@ class Collator:
             student,
             targets,
             size=len(examples),
-            teacher=self.cached.signals(batch, lambda: known(self.lists.teacher)) if self.cached is not None else None,
+            teacher=self.cached.signals(batch, lambda: known(lists.teacher)) if self.cached is not None else None,
             live=self.live_teacher.prepare(batch, self.chunk) if self.live_teacher is not None else None,
         )
 

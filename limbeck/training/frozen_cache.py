@@ -12,12 +12,12 @@ from limbeck.matchers.base import Document, Matcher, as_parts
 from limbeck.matchers.bf16 import in_bf16
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
 from limbeck.recipe.recipe import Stage
-from limbeck.training.lists import TrainingLists
+from limbeck.training.lists import Examples
 from limbeck.training.stored_outputs import Output, StoredOutputs
 
 
 @contextmanager
-def frozen_outputs(matcher: Matcher, stage: Stage, lists: TrainingLists, folder: Path) -> Iterator[None]:
+def frozen_outputs(matcher: Matcher, stage: Stage, lists: Examples, folder: Path) -> Iterator[None]:
     """Let a matcher whose encoder a stage freezes read its outputs from `folder` inside the block."""
     outputs = encoder_outputs(matcher, folder, stage.bf16) if "encoder" in stage.freeze else None
     if outputs is None or not encodes_apart(matcher):

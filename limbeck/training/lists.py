@@ -106,6 +106,9 @@ def draw_rows(counts: Sequence[int], most: int | None, seed: int) -> list[np.nda
     return [chosen[(chosen >= low) & (chosen < high)] - low for low, high in pairwise(starts.tolist())]
 
 
+Examples = TrainingLists | TextLists
+
+
 class RankingLists:
     """Lists drawn from a ranking set: positives always, the rest from the query's pool."""
 

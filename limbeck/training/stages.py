@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError
 from limbeck.files import read_json, slug
 from limbeck.matchers.base import Matcher, as_parts
+from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.progress import progress
 from limbeck.recipe.recipe import Stage
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
 from limbeck.training.frozen_cache import frozen_outputs
-from limbeck.training.lists import TrainingLists
+from limbeck.training.lists import Examples
 from limbeck.training.log import RunLog
 from limbeck.training.processes import is_main, wait_for_all, world
 from limbeck.training.stored_outputs import StoredOutputs
@@ -48,13 +49,14 @@ class Fit:
     standardise: Callable[[Tensor, Tensor], Tensor] | None = None
     snapshots: Path | None = None  # keep the scores of dev here, each time it is looked at
     outputs: Path | None = None  # of frozen encoders: where several models share them
-    cached_teacher: Matcher | None = None  # one whose signals are replayed
-    embeddings: StoredOutputs | None = None  # a cached teacher's, by text
+    cached_teacher: Matcher | None = None  # one whose scores are replayed
+    reference: EncodingMatcher | None = None  # whose embeddings are replayed: the teacher, or the student's start
+    embeddings: StoredOutputs | None = None  # the reference's, by text
 
 
-def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], TrainingLists], how: Fit) -> None:
+def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Examples], how: Fit) -> None:
     """Train `matcher` through all stages; what is done already is loaded, what was cut short goes on."""
-    with training_heads(matcher, stages, how.teacher or how.cached_teacher, how.seed):
+    with training_heads(matcher, stages, how.reference or how.teacher or how.cached_teacher, how.seed):
         for number, stage in enumerate(stages):
             finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
             if load_if_whole(matcher, finished):
@@ -63,7 +65,7 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Trai
             _discard_damaged(folder)
             learn_where_asked(matcher, stage)
             found, outputs = lists(stage), how.outputs or how.folder / "frozen"
-            if how.embeddings is not None and stage.teacher_signals & EMBEDDINGS:
+            if how.embeddings is not None and _replayed(stage, how) & EMBEDDINGS:
                 how.embeddings.add_all(_texts(found))
             with frozen(matcher, stage.freeze), frozen_outputs(matcher, stage, found, outputs):
                 _run_stage(matcher, stage, number, found, folder, how)
@@ -83,7 +85,7 @@ def _discard_damaged(folder: Path) -> None:
     wait_for_all()
 
 
-def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists, folder: Path, how: Fit) -> None:
+def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, folder: Path, how: Fit) -> None:
     an_epoch = math.ceil(len(lists) / stage.batch_size)
     steps = stage.steps or max(1, math.ceil((stage.epochs or 1) * len(lists) / stage.batch_size))
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +108,7 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists
             collator=Collator(
                 lists,
                 matcher,
-                how.teacher,
+                how.teacher if how.teacher is not None and stage.teacher_signals & how.teacher.shows else None,
                 _cached(stage, how),
                 in_batch=stage.lists.in_batch,
                 chunk=stage.chunk,
@@ -130,17 +132,21 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: TrainingLists
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
 
 
-def _texts(lists: TrainingLists) -> list[list[str]]:
+def _texts(lists: Examples) -> list[list[str]]:
     """All texts of both sides, documents of several parts as one text each."""
     queries, documents = lists.everything()
     return [queries, [" ".join(as_parts(document)) for document in documents]]
 
 
+def _replayed(stage: Stage, how: Fit) -> frozenset[str]:
+    """The signals that a stage needs and no live teacher shows."""
+    return stage.teacher_signals - (how.teacher.shows if how.teacher is not None else frozenset())
+
+
 def _cached(stage: Stage, how: Fit) -> CachedTeacher | None:
-    """Who replays the signals that a stage needs of its teacher; nobody where it is live, or none is needed."""
-    if how.teacher is not None or not stage.teacher_signals:
-        return None
-    return CachedTeacher(stage.teacher_signals, how.embeddings)
+    """Who replays those signals; nobody where there are none."""
+    replayed = _replayed(stage, how)
+    return CachedTeacher(replayed, how.embeddings) if replayed else None
 
 
 class frozen:

@@ -65,7 +65,11 @@ def stored_embeddings(teacher: EncodingMatcher, folder: Path) -> StoredOutputs:
     outputs = [Output(teacher.encoding(at), {**teacher.identity(at), "side": side}) for at, side in enumerate(SIDES)]
 
     def compute(texts: list[str], position: int) -> np.ndarray:
-        found = teacher.encode(texts, position)
+        served, teacher.encoded = teacher.encoded, None  # by what is computed here, perhaps
+        try:
+            found = teacher.encode(texts, position)
+        finally:
+            teacher.encoded = served
         assert isinstance(found, np.ndarray)
         return found
 

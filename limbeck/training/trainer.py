@@ -26,7 +26,7 @@ from limbeck.matchers.device import chosen_device, on_device
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
 from limbeck.recipe.recipe import Stage
-from limbeck.signals import Signals
+from limbeck.signals import Signals, merged
 from limbeck.training.batches import Batch, BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
 from limbeck.training.cpu_speedups import faster, one_lookup
@@ -135,8 +135,11 @@ class DistillationTrainer(Trainer):
         if not self.needs_teacher:
             return None
         shown = batch.teacher
-        if self.live_teacher is not None:
-            shown = live_signals(self.live_teacher, batch.live, self.needs_teacher, batch.targets)
+        if self.live_teacher is not None and batch.live is not None:
+            live = live_signals(
+                self.live_teacher, batch.live, self.needs_teacher & self.live_teacher.shows, batch.targets
+            )
+            shown = live if shown is None else merged(live, shown)
         if self.standardise is not None and shown is not None and shown.scores is not None:
             shown = replace(shown, scores=self.standardise(shown.scores, batch.targets.mask))
         return shown

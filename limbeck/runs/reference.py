@@ -1,0 +1,73 @@
+"""The reference of a run: the dual encoder whose embeddings a student should have.
+
+It is the teacher, if that is a dual encoder, or else the model that the student starts from, with all its layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers import Matcher, MatcherConfig
+from limbeck.matchers import load as load_matcher
+from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
+from limbeck.training.stored_outputs import StoredOutputs, stored_embeddings
+
+if TYPE_CHECKING:
+    from limbeck.runs.base_session import BaseSession
+
+
+def has_one_vector(matcher: object) -> bool:
+    """Whether a matcher keeps one vector of a text."""
+    return encodes_apart(matcher) and matcher.encoding(0).tokens is None
+
+
+@dataclass
+class Reference:
+    """The dual encoder whose space a student should live in, and its embeddings, kept with the run."""
+
+    session: BaseSession
+
+    @cached_property
+    def matcher(self) -> EncodingMatcher:
+        teacher = self.session.teacher if self.is_known else None
+        found = teacher if has_one_vector(teacher) else untrained_start(self.session.first_start())
+        if not has_one_vector(found):
+            problem = f"a {found.kind} has no embedding to match" if found is not None else "there is no dual encoder"
+            raise LimbeckError(f"{problem}; give a teacher, or a student.init_from, that is a dual encoder")
+        assert encodes_apart(found)
+        return found
+
+    @cached_property
+    def embeddings(self) -> StoredOutputs:
+        return stored_embeddings(self.matcher, self.session.folder / "teacher" / "embeddings")
+
+    def serve_documents(self, matcher: Matcher) -> None:
+        """Let stored vectors stand in for a document tower that is the reference's own; it must not be trained."""
+        if has_one_vector(matcher) and self.is_known and matcher.identity(1) == self.matcher.identity(1):
+            matcher.read_outputs_from(self.embeddings)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the run's teacher is ready; before that it is not asked for anything."""
+        return self.session.teacher_is_ready
+
+    def of(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Its embeddings [n, dim] of texts at each position."""
+        self.embeddings.add_all(texts)
+        return [self.embeddings(list(some), position) for position, some in enumerate(texts)]
+
+
+def untrained_start(spec: MatcherConfig) -> Matcher:
+    """The start with all its layers and its own pooling, on as many tokens as the model that starts from it reads.
+
+    An encoder that was not trained to match is a dual encoder: the cosine of its pooled vectors.
+    """
+    matcher = load_matcher(spec.init_from)
+    matcher.limit_tokens(spec.document_length)
+    return matcher

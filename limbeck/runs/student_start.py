@@ -1,0 +1,103 @@
+"""A student before its first stage: its layers chosen, built, and led into the space of its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import AutoConfig
+
+from limbeck.matchers import Matcher, MatcherConfig, build
+from limbeck.matchers.encoding_matcher import EncodingMatcher
+from limbeck.matchers.layer_choice import choose_layers, closeness, subsets_in_words, wanted_layers
+from limbeck.matchers.safe_loading import HERE_ONLY
+from limbeck.matchers.starts import local_start, start_of
+from limbeck.progress import say
+from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.runs.base_session import BaseSession
+from limbeck.runs.reference import Reference
+from limbeck.sealed import read_if_whole, write_sealed
+from limbeck.training.processes import main_first
+from limbeck.training.stages import frozen
+from limbeck.training.teachers import EMBEDDINGS, require_signals
+
+ALIGNED_ON = 4000  # texts that a map is fitted to, over both sides
+LAYERS_ON = 400  # texts on which subsets of layers are compared
+
+
+def start_student(session: BaseSession, recipe: Recipe, work: Path) -> Matcher:
+    """The recipe's student before its first stage, with everything done that takes no gradient."""
+    config, seed, reference = session.student_spec(recipe.student), recipe.seed, session.reference
+    if isinstance(config.layers, str):
+        config = config.model_copy(update={"layers": _chosen_layers(session, config, reference, work, seed)})
+    student = untrained_student(recipe.stages, config, seed)
+    if "document" in recipe.student.taken_from_teacher and recipe.teacher is not None and recipe.teacher.length:
+        student.limit_tokens(recipe.teacher.length)  # its document tower reads what the teacher reads
+    if getattr(config, "align", False):
+        texts = session.sample_texts(ALIGNED_ON, seed)
+        for fitted in student.align(texts, reference.of(texts), seed):
+            say(f"aligned with a cosine of {fitted.cosine:.3f} to the reference on held-out texts")
+    elif any(stage.teacher_signals & EMBEDDINGS for stage in recipe.stages):
+        _same_size(student, reference.matcher, seed)
+    return student
+
+
+def untrained_student(stages: Sequence[Stage], config: MatcherConfig, seed: int) -> Matcher:
+    """The student that a config describes, which can freeze and show what its stages ask for."""
+    if isinstance(config.layers, str):  # any subset will do, to find what is wrong with the rest
+        config = config.model_copy(update={"layers": 1})
+    torch.manual_seed(seed)
+    student = build(config)
+    for stage in stages:
+        still = frozen(student, stage.freeze)
+        if not stage.restores_tokens:  # which trains a head that is still to come
+            still.leaves_something()
+        require_signals("student", student, stage.student_signals)
+    return student
+
+
+def _same_size(student: Matcher, reference: EncodingMatcher, seed: int) -> None:
+    """Give a student whose embeddings have another size than its reference's a projection to that size."""
+    ours, theirs = student.encoding(0), reference.encoding(0)
+    if ours is None or ours.dim == theirs.dim:
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        linear = nn.Linear(ours.dim, theirs.dim, bias=False)
+        nn.init.orthogonal_(linear.weight)
+    student.append_projection(linear)
+
+
+def _chosen_layers(
+    session: BaseSession, config: MatcherConfig, reference: Reference, work: Path, seed: int
+) -> tuple[int, ...]:
+    """The layers that `auto` stands for; a run that goes on takes those that it chose before."""
+    place = work / "layers.json"
+    with main_first() as main:
+        if main and read_if_whole(place) is None:
+            work.mkdir(parents=True, exist_ok=True)
+            write_sealed(place, {"layers": list(_try_layers(session, config, reference, seed))})
+    found = read_if_whole(place)
+    assert found is not None
+    return tuple(found["layers"])
+
+
+def _try_layers(session: BaseSession, config: MatcherConfig, reference: Reference, seed: int) -> tuple[int, ...]:
+    start = start_of(local_start(config)).init_from
+    there = int(AutoConfig.from_pretrained(start, **HERE_ONLY).num_hidden_layers)
+    count = wanted_layers(str(config.layers), there)
+    texts = session.sample_texts(LAYERS_ON, seed)
+    targets = reference.of(texts)
+
+    def judge(layers: tuple[int, ...]) -> float:
+        student = build(config.model_copy(update={"layers": layers}))
+        positions = student.trained_positions
+        outputs = np.concatenate([student.pooled(texts[at], at) for at in positions])
+        return closeness(outputs, np.concatenate([targets[at] for at in positions]), seed)
+
+    best, found = choose_layers(there, count, judge)
+    say(f"layers {list(best)}: the closest to the reference ({', '.join(subsets_in_words(found, count))})")
+    return best
