@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from sentence_transformers.base.modules import Normalize, Router
+from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
+from limbeck.errors import LimbeckError
 from limbeck.matchers.alignment import LinearMap, fit_map
 from limbeck.matchers.chunks import SIDES, Features, Side, inferred
 from limbeck.matchers.parts import as_dense
@@ -27,6 +28,7 @@ def align_tower(
     groups = [[position] for position in positions] if isinstance(tower.model[0], Router) else [list(positions)]
     found = []
     for group in groups:
+        group = [at for at in group if len(texts[at])]
         inputs = np.concatenate([pooled_outputs(tower, texts[at], SIDES[at]) for at in group])
         fitted = fit_map(inputs, np.concatenate([targets[at] for at in group]), seed)
         insert_map(tower, SIDES[group[0]], fitted)
@@ -60,6 +62,10 @@ def pooled_outputs(tower: Tower, texts: Sequence[str], side: Side) -> np.ndarray
 def insert_map(tower: Tower, side: Side, fitted: LinearMap) -> None:
     """Make a map a part of a side's tower."""
     modules, place = map_place(tower, side)
+    following = next((module for module in list(modules)[place:] if isinstance(module, Dense)), None)
+    if following is not None and following.in_features != len(fitted.bias):
+        problem = f"the reference's embeddings have {len(fitted.bias)} numbers, the student's {following.in_features}"
+        raise LimbeckError(f"align: {problem}; set student.dim to {len(fitted.bias)}, or drop scale")
     linear = nn.Linear(fitted.weight.shape[1], fitted.weight.shape[0])
     with torch.no_grad():
         linear.weight.copy_(torch.from_numpy(fitted.weight))

@@ -53,16 +53,16 @@ def teacher(tiny_bert: str, tmp_path: Path) -> Path:
 
 
 def test_an_objective_trains_a_projection_that_becomes_a_part_of_the_student(tiny_bert, teacher, tmp_path):
-    run = distilled("match_embeddings", tmp_path / "run", tiny_bert, f"teacher.model={teacher}", "student.dim=8")
+    run = distilled("match_directions", tmp_path / "run", tiny_bert, f"teacher.model={teacher}", "student.dim=8")
     assert (run / "teacher" / "embeddings").is_dir()
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    losses = [line["objectives"]["match_embeddings"] for line in log if "objectives" in line]
+    losses = [line["objectives"]["match_directions"] for line in log if "objectives" in line]
     assert losses and all(np.isfinite(losses))
     from limbeck import load  # the student needs no plugin: it is a plain dual encoder
 
     student = load(run)
     assert student.encode_query(["sort a list"]).shape == (1, 24)
-    found = scored("match_embeddings", run)
+    found = scored("match_directions", run)
     assert found == pytest.approx(student.score(pairs()), abs=1e-4)
 
 

@@ -9,10 +9,13 @@ from torch import Tensor, nn
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
+from limbeck.matchers import build, matcher_config
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
 from limbeck.recipe.recipe import Stage
 from limbeck.runs.run import distill
 from limbeck.signals import Signals, Sizes, Targets
+from limbeck.stores import EncodingStore
+from limbeck.stores.encodings import store_path
 from limbeck.training.batches import Collator
 from limbeck.training.lists import TextLists
 from limbeck.training.stages import Fit, fit
@@ -187,17 +190,24 @@ def test_a_killed_run_with_a_projection_ends_bit_equal(tiny_bert, tmp_path, monk
         assert torch.equal(one, other), name
 
 
-@pytest.mark.parametrize(
-    ("teacher", "message"),
-    [("cross_encoder", "need queries of the teacher, and a cross_encoder shows only scores"), (None, "give a model")],
-)
-def test_a_teacher_that_cannot_show_what_is_needed_is_named_before_training(
-    recipe, tiny_bert, tmp_path, teacher, message
-):
-    recipe["stages"] = [{"objectives": ["same_queries"], "steps": 2}]
-    if teacher is None:
-        (tmp_path / "scores.jsonl").write_text("")
-        recipe["teacher"] = {"scores": str(tmp_path / "scores.jsonl")}
-    with pytest.raises(LimbeckError, match=message):
+def test_without_a_dual_encoder_as_teacher_the_embeddings_are_those_of_the_start(recipe, tiny_bert, tmp_path):
+    recipe["stages"] = [{"objectives": ["same_queries"], "epochs": 1, "batch_size": 4}]
+    distill(recipe, tmp_path / "run")
+    start = lb.load(tiny_bert)
+    start.limit_tokens(recipe["student"]["document_length"])
+    key = {**start.identity(0), "side": "query"}
+    stored = EncodingStore.open(store_path(tmp_path / "run" / "teacher" / "embeddings", key), key, start.dim)
+    texts = [text for _, text in lb.load_data(recipe["data"]["source"]).queries.items()][:18]
+    assert np.allclose(stored.get(texts), start.encode_query(texts), atol=1e-5)
+
+
+def test_a_start_without_an_embedding_cannot_be_a_reference(recipe, tiny_bert, tmp_path):
+    torch.manual_seed(0)
+    build(matcher_config("cross_encoder", init_from=tiny_bert, query_length=8, document_length=16)).save_pretrained(
+        tmp_path / "cross"
+    )
+    recipe["stages"] = [{"objectives": ["same_queries"], "steps": 2, "batch_size": 4}]
+    recipe["student"]["init_from"] = str(tmp_path / "cross")
+    del recipe["teacher"]
+    with pytest.raises(LimbeckError, match="a cross_encoder has no embedding to match; give a teacher"):
         distill(recipe, tmp_path / "run")
-    assert not (tmp_path / "run" / "student").exists()
