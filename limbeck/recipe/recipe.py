@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import canonical_name
+from limbeck.evaluation.measure_names import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.config import TEACHER, AnyMatcherConfig, matcher_config
 from limbeck.matchers.device_choice import check_device_name

@@ -34,6 +34,10 @@ class TrainingLists(Protocol):
         """Stored teacher scores of any documents for query `index`; NaN where there is none."""
         ...
 
+    def together(self, generator: np.random.Generator) -> np.ndarray:
+        """All examples once, those that share texts behind one another."""
+        ...
+
     def everything(self) -> tuple[list[str], Sequence[Document]]:
         """All distinct queries and documents that any epoch may ask for."""
         ...
@@ -94,6 +98,9 @@ class TextLists:
     def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
         return np.zeros(0, dtype=np.float32)
 
+    def together(self, generator: np.random.Generator) -> np.ndarray:
+        return generator.permutation(len(self))  # a text is in one example
+
     def everything(self) -> tuple[list[str], Sequence[Document]]:
         return list(dict.fromkeys(self.all)), []
 
@@ -134,6 +141,9 @@ class RankingLists:
 
     def texts(self, rows: Sequence[int]) -> list[str]:
         return self.corpus.take(rows)
+
+    def together(self, generator: np.random.Generator) -> np.ndarray:
+        return generator.permutation(len(self))  # a query is in one list; its documents are drawn later
 
     def everything(self) -> tuple[list[str], Sequence[Document]]:
         rows = [[*query.positives, *query.pool.tolist()] for query in self.ranked]
