@@ -9,12 +9,13 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from limbeck.data import PairData, RankingData, load
+from limbeck.data import RankingData, load
+from limbeck.data.by_kind import require_ranking
 from limbeck.data.lines import bare_suffix, plain_or_gz
 from limbeck.data.queries import read_queries, text_key
 from limbeck.data.tables import JsonLines, read_texts
 from limbeck.data.texts import Texts
-from limbeck.errors import LimbeckError, bad_input
+from limbeck.errors import LimbeckError
 
 TRAIN = "train"
 _MEASURES = re.compile(r"(dev|test|val|eval)", re.IGNORECASE)  # how splits that measure a model begin
@@ -85,10 +86,8 @@ def training_queries(data: RankingData, split: str | None) -> tuple[Texts, int]:
 
 
 def _ranking(source: str | Path) -> RankingData:
-    data = load(source)
-    if isinstance(data, PairData):
-        raise bad_input(str(source), "holds pairs, not queries", "give a ranking set, or a file with one query a line")
-    return data
+    remedy = "give a ranking set, or a file with one query a line"
+    return require_ranking(load(source), str(source), "holds pairs, not queries", remedy)
 
 
 def _is_file(source: str | Path) -> bool:
