@@ -59,7 +59,6 @@ class MatcherConfig(BaseModel):
     """What matchers of all kinds have: a pretrained transformer to start from, and lengths."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    shows: ClassVar[frozenset[str]] = frozenset({"scores"})  # the signals that such a matcher can show
     hides_tokens: ClassVar[bool] = True  # whether tokens may be hidden from it in training
 
     kind: str
@@ -106,6 +105,11 @@ class MatcherConfig(BaseModel):
         if isinstance(layers, tuple) and (not layers or layers[0] < 0 or list(layers) != sorted(set(layers))):
             raise ValueError(f"{list(layers)}: give the numbers of the layers to keep in rising order, from 0")
         return layers
+
+    @property
+    def shows(self) -> frozenset[str]:
+        """The signals that such a matcher can show."""
+        return frozenset({"scores"})
 
     @property
     def output_count(self) -> int:
