@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError
 from limbeck.objectives.base import Objective, check_choice, check_number, objective
 from limbeck.objectives.lists import mean
-from limbeck.signals import Signals, Sizes, Targets
-
-EMBEDDINGS = frozenset({"queries", "documents"})
+from limbeck.signals import TEXT_SIGNALS, Signals, Sizes, Targets
 
 
 @objective
@@ -45,7 +43,7 @@ class match_proxies(Objective):
     documents: float = 0.0  # weight of the documents against the query
     squared: bool = False
 
-    needs_student = EMBEDDINGS
+    needs_student = TEXT_SIGNALS
     needs_teacher = frozenset({"query_proxies", "document_proxies"})
 
     def __post_init__(self) -> None:
@@ -92,7 +90,7 @@ class match_joint(Objective):
 
     squared: bool = False
 
-    needs_student = EMBEDDINGS
+    needs_student = TEXT_SIGNALS
     needs_teacher = frozenset({"pair_embeddings"})
 
     def __post_init__(self) -> None:

@@ -189,7 +189,10 @@ def test_a_killed_run_with_a_projection_ends_bit_equal(tiny_bert, tmp_path, monk
 
 @pytest.mark.parametrize(
     ("teacher", "message"),
-    [("cross_encoder", "need queries of the teacher, and a cross_encoder shows only scores"), (None, "give a model")],
+    [
+        ("cross_encoder", "need queries of the teacher, and a cross_encoder shows only pair_embeddings, scores"),
+        (None, "give a model"),
+    ],
 )
 def test_a_teacher_that_cannot_show_what_is_needed_is_named_before_training(
     recipe, tiny_bert, tmp_path, teacher, message
