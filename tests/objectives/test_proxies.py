@@ -13,6 +13,8 @@ from limbeck.errors import LimbeckError
 from limbeck.objectives import match_joint, match_proxies, parse
 from limbeck.signals import Signals, Sizes, Targets
 
+from .pair_reference import joint_by_hand, proxies_by_hand
+
 B, K, P, DIM = 3, 4, 5, 6
 LISTS = torch.tensor([[0, 2, 1, 4], [1, 3, 0, 0], [3, 0, 0, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=torch.bool)
@@ -29,31 +31,12 @@ def batch(seed: int = 0, dim: int = DIM) -> tuple[Signals, Signals, Targets]:
     return student, teacher, Targets(mask=MASK, labels=torch.full((B, K), math.nan), lists=LISTS)
 
 
-def by_hand(student, teacher, documents: float, squared: bool):
-    """Losses [B] and the gradients of their sum for queries and documents."""
-    q, d = student.queries.detach().numpy(), student.documents.detach().numpy()
-    losses, query_gradient, document_gradient = np.zeros(B), np.zeros_like(q), np.zeros_like(d)
-    for row in range(B):
-        real = [place for place in range(K) if MASK[row, place]]
-        for place in real:
-            apart = q[row] - teacher.query_proxies[row, place].numpy()
-            size = np.sqrt((apart**2).sum())
-            losses[row] += (size**2 if squared else size) / len(real)
-            query_gradient[row] += (2 * apart if squared else apart / size) / len(real)
-            column = int(LISTS[row, place])
-            apart = d[column] - teacher.document_proxies[row, place].numpy()
-            size = np.sqrt((apart**2).sum())
-            losses[row] += documents * (size**2 if squared else size) / len(real)
-            document_gradient[column] += documents * (2 * apart if squared else apart / size) / len(real)
-    return losses, query_gradient, document_gradient
-
-
 @pytest.mark.parametrize("squared", [False, True])
 @pytest.mark.parametrize("documents", [0.0, 1.0, 0.3])
 def test_losses_and_gradients_equal_the_formula(documents, squared):
     student, teacher, targets = batch()
     found = match_proxies(documents=documents, squared=squared)(student, teacher, targets)
-    losses, query_gradient, document_gradient = by_hand(student, teacher, documents, squared)
+    losses, query_gradient, document_gradient = proxies_by_hand(student, teacher, targets, documents, squared)
     np.testing.assert_allclose(found.detach(), losses, rtol=1e-10)
     found.sum().backward()
     np.testing.assert_allclose(student.queries.grad, query_gradient, rtol=1e-9, atol=1e-12)
@@ -123,20 +106,10 @@ def test_the_joint_transform_reads_query_and_document_of_each_pair(squared):
     student, teacher, targets = batch(dim=7)
     torch.manual_seed(0)
     heads = nn.ModuleDict(match_joint().heads(Sizes(DIM, 7))).double()
-    first, _, second = heads["joint"]
     found = match_joint(squared=squared)(student, teacher, targets, heads=heads)
-    for row in range(B):
-        each = []
-        for place in range(K):
-            if MASK[row, place]:
-                pair = torch.cat([student.queries[row], student.documents[LISTS[row, place]]])
-                inner = first.weight @ pair + first.bias
-                inner = inner * 0.5 * (1 + torch.erf(inner / 2**0.5))
-                apart = second.weight @ inner + second.bias - teacher.pair_embeddings[row, place]
-                each.append((apart.square().sum() if squared else apart.square().sum().sqrt()).item())
-        assert float(found[row]) == pytest.approx(np.mean(each), rel=1e-10)
+    np.testing.assert_allclose(found.detach(), joint_by_hand(student, teacher, targets, heads, squared), rtol=1e-10)
     found.sum().backward()
-    assert student.documents.grad.abs().sum() > 0 and first.weight.grad.abs().sum() > 0
+    assert student.documents.grad.abs().sum() > 0 and heads["joint"][0].weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("name", ["match_proxies", "match_proxies(documents=0.5, squared=True)", "match_joint"])

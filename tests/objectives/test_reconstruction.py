@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from limbeck.errors import LimbeckError
-from limbeck.objectives import masked_lm, one_hot
+from limbeck.objectives import masked_lm, one_hot, reconstruct
 from limbeck.signals import ChosenTokens, Signals, Targets
 
 from .reference import masked_lm_by_hand
@@ -39,6 +39,16 @@ def losses_of(logits: np.ndarray, tokens: ChosenTokens, dtype: torch.dtype = tor
     losses = call(shown, tokens)
     (gradient,) = torch.autograd.grad(losses.sum(), shown)
     return losses.detach(), gradient
+
+
+def test_seen_tokens_count_as_masked_ones_do() -> None:
+    logits, tokens = masked(seed=6)
+    shown = torch.tensor(logits, requires_grad=True)
+    targets = Targets(mask=torch.ones(4, 3, dtype=torch.bool), labels=torch.zeros(4, 3), tokens=tokens)
+    losses = reconstruct()(Signals(seen_token_logits=shown), None, targets)
+    wanted, gradient = losses_of(logits, tokens)
+    torch.testing.assert_close(losses.detach(), wanted)
+    torch.testing.assert_close(torch.autograd.grad(losses.sum(), shown)[0], gradient)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
