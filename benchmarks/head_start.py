@@ -19,8 +19,7 @@ from unittest.mock import patch
 
 from limbeck.matchers.interactions.dipair import HeadLayer
 from limbeck.recipe.files import load_recipe
-from limbeck.runs.pair_session import PairSession
-from limbeck.runs.run import open_session
+from limbeck.runs.pair_task import PairTask
 from limbeck.runs.train_student import train_student
 
 
@@ -37,8 +36,7 @@ def comparing() -> Iterator[None]:
 
 def measure(run: Path, epochs: float, looks: int, seeds: int, folder: Path) -> list[dict[str, Any]]:
     base = load_recipe(run / "recipe.yaml", [f"teacher={run}"])
-    session = open_session(base, folder)
-    assert isinstance(session, PairSession), f"{run}: is no run on pairs"
+    session = PairTask(base, folder)
     steps = round(epochs * len(session.splits.train) / 256)
     stage = {"objectives": ["soft_binary_ce"], "steps": steps, "batch_size": 256, "lr": 1e-3, "freeze": ["encoder"]}
     found = []

@@ -21,7 +21,7 @@ from benchmarks.fresh_process import alone, peak_mb
 from limbeck.matchers import build
 from limbeck.matchers.interactions import MaxSim, TokenVectors
 from limbeck.recipe.files import load_recipe
-from limbeck.runs.session import Session
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.signals import Signals
 from limbeck.training.batches import Collator
 
@@ -42,7 +42,7 @@ def step_times(steps: int) -> dict[str, float]:
     objectives = stage.weighted_objectives()
     optimiser = torch.optim.AdamW(student.parameters(), lr=stage.lr, fused=True)
     with tempfile.TemporaryDirectory() as folder:
-        lists = Session(recipe, Path(folder)).lists(stage, seed=0)
+        lists = RankingTask(recipe, Path(folder)).lists(stage, seed=0)
     collator = Collator(lists, student, teacher, in_batch=True)
     times: dict[str, list[float]] = {"student": [], "teacher": [], "tokenising": [], "distinct documents": []}
     for number in range(steps + 2):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from limbeck.matchers import build, matcher_config
 from limbeck.recipe.files import load_recipe
-from limbeck.runs.session import Session
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 
 DEV = ["data.dev_queries=150", "evaluation.dev_depth=20"]
@@ -28,7 +28,7 @@ def trained(pooling: str, dropout: float, lr: float) -> float:
         f"teacher.stages.0.lr={lr}",
     ]
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(load_recipe("demo", overrides), Path(folder))
+        session = RankingTask(load_recipe("demo", overrides), Path(folder))
         teacher = prepare_teacher(session)
         assert teacher is not None and session.judged_dev is not None
         return session.judged_dev(teacher)["ndcg@10"]
@@ -36,7 +36,7 @@ def trained(pooling: str, dropout: float, lr: float) -> float:
 
 def untrained() -> dict[str, float]:
     """The start by itself: as the dual encoder it was, and as the cross-encoder that starts from it."""
-    session = Session(load_recipe("demo", DEV), Path())
+    session = RankingTask(load_recipe("demo", DEV), Path())
     assert session.judged_dev is not None
     teacher = session.recipe.teacher
     assert teacher is not None and teacher.train is not None

@@ -28,7 +28,7 @@ from limbeck.data import Texts
 from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers.quiet import quiet
 from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage, TeacherSpec
-from limbeck.runs.session import Session
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists
@@ -44,7 +44,7 @@ LENGTHS = [(16, 64), (32, 128), (32, 256)]  # tokens of a query, of a document
 LONG_TEXT = 5000  # characters that fill 256 tokens of any English text
 
 
-def open_session(data: str, train_queries: int, folder: Path) -> Session:
+def open_session(data: str, train_queries: int, folder: Path) -> RankingTask:
     """Data, BM25's candidates, the teacher and a measure on dev, as a recipe would have them."""
     recipe = Recipe(
         data=DataSpec(source=data, train_queries=train_queries, dev_queries=200),
@@ -52,14 +52,14 @@ def open_session(data: str, train_queries: int, folder: Path) -> Session:
         stages=[_stage("kl", steps=1)],
         evaluation=EvaluationSpec(dev_depth=50, measures=["ndcg@10"]),
     )
-    session = Session(recipe, folder)
+    session = RankingTask(recipe, folder)
     teacher = prepare_teacher(session)
     assert isinstance(teacher, DualEncoder)
     teacher.tower.model.max_seq_length = LENGTHS[-1][1]  # it reads no more than a student does
     return session
 
 
-def fixed_lists(session: Session, objective: str, long: bool) -> RankingLists:
+def fixed_lists(session: RankingTask, objective: str, long: bool) -> RankingLists:
     """One positive and the same K - 1 negatives for each query; with `long`, documents that any cut shortens."""
     size = LIST_SIZES[objective]
     drawn = session.lists(session.recipe.stages[0], seed=0)

@@ -47,7 +47,7 @@ from benchmarks.training_sides import (
     write_start,
 )
 from limbeck.matchers import DualEncoder
-from limbeck.runs.session import Session
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.lists import RankingLists
 
@@ -84,7 +84,7 @@ def seconds_per_step(side: Side, steps: int, seed: int) -> float:
     return (clock.ends[steps] - clock.ends[0]) / steps
 
 
-def measure(session: Session, start: Path, objective: str, long: bool, steps: int, folder: Path) -> dict[str, Any]:
+def measure(session: RankingTask, start: Path, objective: str, long: bool, steps: int, folder: Path) -> dict[str, Any]:
     sides, losses = make_sides(start, fixed_lists(session, objective, long), objective, folder)
     block = min(BLOCK, steps)
     for side in sides.values():

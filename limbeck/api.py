@@ -18,6 +18,7 @@ from limbeck.progress import has_reporter, reporting
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
     from limbeck.evaluation.request import Evaluation
+    from limbeck.generation.generate import Generated
     from limbeck.matchers import Matcher
     from limbeck.recipe import Recipe
     from limbeck.runs import Result
@@ -285,6 +286,44 @@ def score(
         return score_pairs(
             str(model), pairs, out, where, _text(left), _text(right), top_k, shard, dtype, store, head, columns
         )
+
+
+def generate(
+    data: str | Path,
+    out: str | Path,
+    *,
+    how: str | None = None,
+    model: str | Path | None = None,
+    split: str | None = None,
+    per_query: int = 2,
+    noise: float | None = None,
+    mask: float | None = None,
+    max_length: int | None = None,
+    drop: float | None = None,
+    swap: float | None = None,
+    draw_from: str | Path | None = None,
+    seed: int = 0,
+    batch_size: int = 8,
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Generated:
+    """Write new queries near the ones you have to a .jsonl file, as `limbeck generate` does.
+
+    `how` is `model` (with a seq2seq `model`), `perturb`, `spans` (of documents) or `sample` (from `draw_from`). Killed
+    at any point and called again, it goes on where it was.
+
+    >>> import limbeck as lb
+    >>> made = lb.generate("my-data", "near.jsonl", how="perturb")
+    >>> made.how, made.sources, made.queries > 0
+    ('perturb', 8, True)
+    """
+    from limbeck.generation.generate import generate_queries
+    from limbeck.generation.ways import Settings
+
+    chosen = how or ("perturb" if model is None else "model")
+    settings = Settings(chosen, per_query, seed, noise, mask, max_length, drop, swap)
+    with _working(device, progress):
+        return generate_queries(data, out, settings, _text(model), split, draw_from, batch_size)
 
 
 def recipes() -> dict[str, str]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-SIGNALS = ("scores", "queries", "documents", "token_logits")
+TEXT_SIGNALS = frozenset({"queries", "documents"})  # of single texts: a teacher's can be stored, by text
+PAIR_SIGNALS = frozenset({"query_proxies", "document_proxies", "pair_embeddings"})  # there is one for each pair
+TOKEN_SIGNALS = frozenset({"token_logits", "seen_token_logits"})  # a matcher needs a token head to show them
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,11 @@ class Signals:
     scores: Tensor | None = None  # [B, K] raw logits, never passed through an activation; [B, K, C] for C classes
     queries: Tensor | None = None  # [B, dim] pooled query embeddings
     documents: Tensor | None = None  # [P, dim] pooled embeddings of the batch's distinct documents
-    token_logits: Tensor | None = None  # [M, vocabulary] at the masked tokens, in the order of MaskedTokens
+    query_proxies: Tensor | None = None  # [B, K, dim] each query as a joint pass with each document of its list has it
+    document_proxies: Tensor | None = None  # [B, K, dim] the documents of each list, likewise
+    pair_embeddings: Tensor | None = None  # [B, K, dim] one vector for each pair: what a cross-encoder's head reads
+    token_logits: Tensor | None = None  # [M, vocabulary] at tokens that were masked, in the order of ChosenTokens
+    seen_token_logits: Tensor | None = None  # [M, vocabulary] at tokens that were not, in the order of ChosenTokens
 
 
 def merged(first: Signals, second: Signals) -> Signals:
@@ -33,14 +39,14 @@ def merged(first: Signals, second: Signals) -> Signals:
 
 
 @dataclass(frozen=True)
-class MaskedTokens:
-    """What was taken out of the texts that a student is asked to restore: M tokens of T texts.
+class ChosenTokens:
+    """The tokens that a model is asked to name: M tokens of T texts, masked or not.
 
-    The T texts are the queries of the batch and its distinct documents; with several processes, those that this
-    process encodes.
+    The T texts are the queries of the batch and its distinct documents, or (of a model that reads both together) the
+    pairs of its lists; with several processes, those that this process encodes.
     """
 
-    ids: Tensor  # [M] the tokens that stood there
+    ids: Tensor  # [M] the tokens that stand there
     texts: Tensor  # [M] which text each is in
     shares: Tensor  # [B, T] each text's part in each query's loss
 
@@ -51,7 +57,7 @@ class Targets:
 
     mask: Tensor  # [B, K] bool: False is padding
     labels: Tensor  # [B, K] graded or soft relevance, or a class; [B, K, C] soft classes; NaN where nobody judged
-    tokens: MaskedTokens | None = None  # known only where an objective asks for token logits
+    tokens: ChosenTokens | None = None  # known only where an objective asks for token logits
     own: Tensor | None = None  # [B, K] bool: chosen for this query, not for another of the batch; None is all of them
     texts: slice | None = None  # texts without lists: which of the batch's documents this process counts
     lists: Tensor | None = None  # [B, K] rows of the distinct documents, 0 where padded; None: each list has them all
@@ -68,4 +74,4 @@ class Sizes:
     """What an objective has to know of student and teacher to build what is trained with it."""
 
     student: int  # numbers in a pooled embedding
-    teacher: int | None = None  # the same of the teacher; None where there are only its scores
+    teacher: int | None = None  # the same of the teacher, of texts or of pairs; None where there are only its scores

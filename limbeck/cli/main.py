@@ -55,6 +55,7 @@ for verb in (
     "index",
     "search",
     "expand",
+    "generate",
     "tune",
     "pairs",
     "score",

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from limbeck.data.by_kind import require_ranking
 from limbeck.data.cache import cached_texts, file_state
-from limbeck.data.dataset import PairData
 from limbeck.data.fields import identifier, type_name
 from limbeck.data.lines import bare_suffix, json_lines, lines, plain_or_gz
 from limbeck.data.records import read_records
@@ -90,9 +90,7 @@ def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
     if path.is_file() and bare_suffix(path) == ".jsonl":
         corpus = read_texts(path, JsonLines("document", may_be_empty=True))
         return Passages(path.name, corpus, read_fields(path) if with_fields else None)
-    data = load(source)
-    if isinstance(data, PairData):
-        raise bad_input(str(source), "holds pairs, not passages", _FORMS)
+    data = require_ranking(load(source), str(source), "holds pairs, not passages", _FORMS)
     file = plain_or_gz(path / "corpus.jsonl") if with_fields and path.is_dir() else None
     return Passages(data.name, data.corpus, read_fields(file) if file else None, data.queries)
 

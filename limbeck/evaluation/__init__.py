@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from limbeck.evaluation.candidates import candidate_run, first_of, with_judged, with_random
     from limbeck.evaluation.gate import Gate, failures, parse_gate
     from limbeck.evaluation.latency import Latency, folder_bytes, measure_latency, parameter_count
-    from limbeck.evaluation.measures import RankingResult, canonical_name, evaluate_run, measure_name, parse_measure
+    from limbeck.evaluation.measure_names import canonical_name, measure_name, parse_measure
+    from limbeck.evaluation.measures import evaluate_run
     from limbeck.evaluation.pairs import evaluate_pairs
     from limbeck.evaluation.rank import rerank, retrieve
+    from limbeck.evaluation.ranking_result import RankingResult
     from limbeck.evaluation.significance import Comparison, compare_pairs, compare_rankings, holm
 
 __all__ = [
@@ -48,9 +50,11 @@ _MODULES = {
     "candidates": ("candidate_run", "first_of", "with_judged", "with_random"),
     "gate": ("Gate", "failures", "parse_gate"),
     "latency": ("Latency", "folder_bytes", "measure_latency", "parameter_count"),
-    "measures": ("RankingResult", "canonical_name", "evaluate_run", "measure_name", "parse_measure"),
+    "measure_names": ("canonical_name", "measure_name", "parse_measure"),
+    "measures": ("evaluate_run",),
     "pairs": ("evaluate_pairs",),
     "rank": ("rerank", "retrieve"),
+    "ranking_result": ("RankingResult",),
     "significance": ("Comparison", "compare_pairs", "compare_rankings", "holm"),
 }
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from limbeck.data import Candidates, PairData, Qrels, RankingData, load, read_run, write_run
+from limbeck.data.by_kind import by_kind
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
 from limbeck.evaluation.encoding_cache import Remembering
 from limbeck.evaluation.latency import folder_bytes, measure_latency
-from limbeck.evaluation.measures import canonical_name, evaluate_run
+from limbeck.evaluation.measure_names import canonical_name
+from limbeck.evaluation.measures import evaluate_run
 from limbeck.evaluation.pair_command import PairEvaluation
 from limbeck.evaluation.rank import (
     Scorer,
@@ -23,7 +25,7 @@ from limbeck.evaluation.rank import (
     search_tokens,
     token_index,
 )
-from limbeck.evaluation.request import TASKS, TOKENS, Evaluation, Request
+from limbeck.evaluation.request import PAIRS, TASKS, TOKENS, Evaluation, Request
 from limbeck.evaluation.sample import sample
 from limbeck.evaluation.search_speed import search_timings
 from limbeck.evaluation.significance import Comparison, compare_rankings
@@ -45,12 +47,12 @@ def run_evaluation(request: Request) -> Evaluation:
         raise LimbeckError(f"unknown task {request.task!r}; {did_you_mean(request.task, TASKS)}")
     if request.lengths is not None and is_a_run(request.model):
         raise LimbeckError(f"--lengths: {request.model} reads no texts here; give a model")
-    data = load(request.data)
-    if isinstance(data, PairData):
-        if request.task not in (None, "pairs"):
-            raise LimbeckError(f"{request.data}: holds pairs, which have no ranking; use --task pairs")
-        return _evaluate_pairs(request, data)
-    if request.task == "pairs":
+    return by_kind(load(request.data), partial(_evaluate_ranking, request), partial(_evaluate_pairs, request))
+
+
+def _refuse_options_of_others(request: Request) -> None:
+    """Refuse what a ranking set does not have, and options of an index where there is none."""
+    if request.task == PAIRS:
         raise LimbeckError(f"{request.data}: holds rankings, not pairs; use --task rerank or retrieve")
     if request.head is not None:
         raise LimbeckError("--head: is for lists of pairs, and this data holds rankings; leave it out")
@@ -62,7 +64,6 @@ def run_evaluation(request: Request) -> Evaluation:
     if request.task == "rerank" and indexes:
         raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
     _refuse_contradictions(request, indexes)
-    return _evaluate_ranking(request, data)
 
 
 def _refuse_the_same_search(request: Request) -> None:
@@ -93,6 +94,8 @@ def size_in_mb(matcher: Matcher) -> float:
 
 
 def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
+    if request.task not in (None, PAIRS):
+        raise LimbeckError(f"{request.data}: holds pairs, which have no ranking; use --task pairs")
     measured = PairEvaluation(request, data)
     matcher = _loaded(request)
     rival = load_matcher(request.against) if request.against is not None else None
@@ -108,6 +111,7 @@ def _loaded(request: Request) -> Matcher:
 
 
 def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
+    _refuse_options_of_others(request)
     judged = data.judgements(request.split)
     query_ids = sample(sorted(judged), request.limit, request.seed)
     qrels = {query: judged[query] for query in query_ids}

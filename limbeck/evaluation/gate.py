@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import canonical_name
+from limbeck.evaluation.measure_names import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 
 

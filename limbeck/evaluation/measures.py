@@ -15,90 +15,16 @@ How the field does it, and so do we (trec_eval, BEIR's scripts and ir-measures a
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limbeck.data.dataset import Candidates, Qrels, Run, ranked
-from limbeck.errors import LimbeckError, did_you_mean
-
-if TYPE_CHECKING:
-    import ir_measures
+from limbeck.errors import LimbeckError
+from limbeck.evaluation.measure_names import canonical_name, parse_measure
+from limbeck.evaluation.ranking_result import RankingResult
 
 DEFAULT_MEASURES = ("ndcg@10", "mrr@10", "recall@100")
-
-_BASES = {
-    "ndcg": "nDCG",
-    "mrr": "RR",
-    "recall": "R",
-    "map": "AP",
-    "p": "P",
-    "success": "Success",
-}  # as ir-measures says
-_ALIASES = {"rr": "mrr", "r": "recall", "ap": "map", "precision": "p"}
-_NEEDS_CUTOFF = ("recall", "p", "success")
-_SPELLING = re.compile(r"(?P<base>[a-z]+)(?:@(?P<cutoff>[1-9][0-9]*))?")
-
-
-@dataclass(frozen=True)
-class RankingResult:
-    """The measures of one run, query by query."""
-
-    query_ids: tuple[str, ...]  # the judged queries, sorted
-    per_query: dict[str, np.ndarray]  # measure name -> [queries], aligned with query_ids
-    unranked: int  # judged queries that the run misses
-    without_relevant: int  # judged queries none of whose documents is relevant
-    besides: dict[str, dict[str, float]] = field(default_factory=dict)  # of further queries: name -> query -> value
-
-    @property
-    def means(self) -> dict[str, float]:
-        """Measure name -> mean over the judged queries."""
-        return {name: float(values.mean()) for name, values in self.per_query.items()}
-
-    def __len__(self) -> int:
-        return len(self.query_ids)
-
-    def __getitem__(self, name: str) -> float:
-        return float(self.per_query[canonical_name(name)].mean())
-
-
-def canonical_name(name: str) -> str:
-    """One spelling for each measure: `RR@10` and `MRR@10` are `mrr@10`."""
-    spelling = _SPELLING.fullmatch(name.strip().lower())
-    base = _ALIASES.get(spelling["base"], spelling["base"]) if spelling else ""
-    if not spelling or base not in _BASES:
-        word = re.split(r"[@(]", name.strip().lower())[0]
-        known = [*_BASES, *_ALIASES]
-        problem = "the cutoff has to be a whole number from 1 up" if word in known else did_you_mean(word, known)
-        raise LimbeckError(f"unknown measure {name!r}; {problem}")
-    if spelling["cutoff"] is None:
-        if base in _NEEDS_CUTOFF:
-            raise LimbeckError(f"measure {name!r} needs a cutoff; write {base}@10, say")
-        return base
-    return f"{base}@{spelling['cutoff']}"
-
-
-def parse_measure(name: str, relevance_level: int = 1) -> ir_measures.Measure:
-    """The ir-measures object for a name."""
-    base, _, cutoff = canonical_name(name).partition("@")
-    import ir_measures
-
-    measure = getattr(ir_measures, _BASES[base])
-    if base != "ndcg":
-        measure = measure(rel=relevance_level)
-    return measure @ int(cutoff) if cutoff else measure
-
-
-def measure_name(measure: ir_measures.Measure) -> str:
-    """The name of an ir-measures object; the relevance level is not part of it."""
-    base = next((name for name, base in _BASES.items() if base == measure.NAME), None)
-    if base is None:
-        raise LimbeckError(f"measure {measure} has no name here; known: {', '.join(_BASES)}")
-    cutoff = measure.params.get("cutoff")
-    return f"{base}@{cutoff}" if cutoff else base
 
 
 def evaluate_run(

@@ -14,8 +14,8 @@ import numpy as np
 from limbeck.data import PairData
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.pair_speed import pair_speed, score_by_head
-from limbeck.evaluation.pairs import DEFAULTS, evaluate_pairs, pair_task
-from limbeck.evaluation.request import Evaluation, Request
+from limbeck.evaluation.pairs import DEFAULTS, evaluate_pairs, scored_pairs
+from limbeck.evaluation.request import PAIRS, Evaluation, Request
 from limbeck.evaluation.sample import sample
 from limbeck.evaluation.significance import compare_pairs
 from limbeck.matchers import Matcher
@@ -55,7 +55,7 @@ class PairEvaluation:
         compared = [name for name in measures if name not in AT_THRESHOLD or (theirs and theirs.threshold)]
         comparisons = [compare_pairs(ours.scores, theirs.scores, self.labels, name) for name in compared if theirs]
         return Evaluation(
-            "pairs",
+            PAIRS,
             request.split,
             len(self.texts),
             measures,
@@ -94,7 +94,7 @@ class PairEvaluation:
         return Scored(chosen.logits(scores), f"best F1 on {len(labels):,} pairs of dev")
 
     def _binary(self, scores: np.ndarray) -> bool:
-        return pair_task(scores, self.labels).kind == "binary"
+        return scored_pairs(scores, self.labels).kind == "binary"
 
     def _dev(self) -> tuple[Texts, np.ndarray] | None:
         """Pairs to choose a threshold on: of another split than the one that is measured, with labels of both kinds."""
@@ -113,7 +113,7 @@ class PairEvaluation:
         if without and missing:
             problem = f"{missing[0]}: needs a threshold, and {self.request.model} has no calibration"
             raise LimbeckError(f"{problem}; give a folder of pairs that has a dev file too, or ask for auc and ap")
-        defaults = DEFAULTS[pair_task(ours.scores, self.labels).kind]
+        defaults = DEFAULTS[scored_pairs(ours.scores, self.labels).kind]
         chosen = asked if self.request.measures else [*defaults, *asked]
         return list(dict.fromkeys(name for name in chosen if not (without and name in AT_THRESHOLD)))
 

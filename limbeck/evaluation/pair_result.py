@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.pairs import evaluate_pairs, pair_task
+from limbeck.evaluation.pairs import CORRELATIONS, evaluate_pairs, scored_pairs
 from limbeck.evaluation.significance import Comparison, compare_over_seeds
+from limbeck.evaluation.system_result import SystemResult
 
 
 @dataclass(frozen=True)
-class PairResult:
+class PairResult(SystemResult):
     """Scores of the same pairs, one array a seed, with the labels they are held against."""
 
     measures: tuple[str, ...]
@@ -37,5 +40,34 @@ class PairResult:
         """Paired bootstrap over pairs of the mean over seeds."""
         if not np.array_equal(self.labels, baseline.labels):
             raise LimbeckError("the two systems were judged on different pairs; evaluate both on the same")
-        ours, theirs = ([pair_task(scores, self.labels) for scores in result.scores] for result in (self, baseline))
+        ours, theirs = ([scored_pairs(scores, self.labels) for scores in result.scores] for result in (self, baseline))
         return compare_over_seeds(ours, theirs, measure)
+
+    @classmethod
+    def over_seeds(cls, results: Sequence[Self]) -> Self:
+        """The scores of all seeds, one array each."""
+        return replace(results[0], scores=tuple(one.scores[0] for one in results))
+
+    def chance(self, measure: str) -> float | None:
+        """The best that the same answer for every pair gets. None for correlations: 0.4 is not half of 0.8."""
+        if measure in CORRELATIONS:
+            return None
+        answers = _constant(self.scores[0])
+        return max(evaluate_pairs(answer, self.labels, [measure])[measure] for answer in answers)
+
+    def by_query(self, measure: str) -> dict[str, float]:
+        return {}
+
+    def as_json(self) -> dict[str, Any]:
+        return {"measures": self.measures, "labels": self.labels.tolist(), "scores": self.scores[0].tolist()}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        return cls(tuple(record["measures"]), np.array(record["labels"]), (np.array(record["scores"]),))
+
+
+def _constant(scores: np.ndarray) -> list[np.ndarray]:
+    """Scores of the same shape that always say the same: yes or no, or each of the classes."""
+    if scores.ndim == 1:
+        return [np.full(len(scores), sign) for sign in (1.0, -1.0)]
+    return [np.tile(row, (len(scores), 1)) for row in np.eye(scores.shape[1])]

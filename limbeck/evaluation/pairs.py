@@ -31,7 +31,7 @@ CORRELATIONS = ("pearson", "spearman")
 
 
 @dataclass(frozen=True)
-class PairTask:
+class ScoredPairs:
     """Scores and labels in one of the three forms of the table above."""
 
     kind: Literal["binary", "classes", "graded"]
@@ -42,7 +42,7 @@ class PairTask:
         return len(self.labels)
 
 
-def pair_task(scores: ArrayLike, labels: ArrayLike) -> PairTask:
+def scored_pairs(scores: ArrayLike, labels: ArrayLike) -> ScoredPairs:
     """Find out what kind of task it is, and refuse what does not fit together."""
     values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     if len(values) != len(truth):
@@ -58,22 +58,22 @@ def pair_task(scores: ArrayLike, labels: ArrayLike) -> PairTask:
     if values.ndim == 2 and values.shape[1] <= 2:
         values = values[:, -1] - values[:, 0] if values.shape[1] == 2 else values[:, 0]
     if values.ndim == 1:
-        return PairTask("binary" if np.isin(truth, (0, 1)).all() else "graded", values, truth)
+        return ScoredPairs("binary" if np.isin(truth, (0, 1)).all() else "graded", values, truth)
     bad = np.flatnonzero((truth < 0) | (truth >= values.shape[1]) | (truth % 1 != 0))
     if len(bad):
         problem = f"label {truth[bad[0]]:g} of pair {bad[0] + 1} is none of the {values.shape[1]} classes"
         raise LimbeckError(f"{problem}; label classes 0 to {values.shape[1] - 1}")
-    return PairTask("classes", values, truth)
+    return ScoredPairs("classes", values, truth)
 
 
 def evaluate_pairs(scores: ArrayLike, labels: ArrayLike, measures: Sequence[str] | None = None) -> dict[str, float]:
     """Measure name -> value; the measures default to those of the task."""
-    task = pair_task(scores, labels)
+    task = scored_pairs(scores, labels)
     names = check_measures(task, DEFAULTS[task.kind] if measures is None else measures)
     return {name: _measure(name, task) for name in names}
 
 
-def check_measures(task: PairTask, measures: Sequence[str]) -> list[str]:
+def check_measures(task: ScoredPairs, measures: Sequence[str]) -> list[str]:
     """The names in lower case, or an error that says why a measure has no meaning here."""
     names = [name.strip().lower() for name in measures]
     for name in names:
@@ -87,12 +87,12 @@ def check_measures(task: PairTask, measures: Sequence[str]) -> list[str]:
     return names
 
 
-def predictions(task: PairTask) -> np.ndarray:
+def predictions(task: ScoredPairs) -> np.ndarray:
     """The class that each pair is given: [n]."""
     return task.scores.argmax(axis=1) if task.kind == "classes" else (task.scores > 0).astype(int)
 
 
-def one_against_rest(task: PairTask) -> list[tuple[np.ndarray, np.ndarray]]:
+def one_against_rest(task: ScoredPairs) -> list[tuple[np.ndarray, np.ndarray]]:
     """The binary problems (scores [n], is positive [n]) whose AUC or AP is averaged; a class without pairs has none."""
     if task.kind != "classes":
         return [(task.scores, task.labels == 1)]
@@ -102,7 +102,7 @@ def one_against_rest(task: PairTask) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(probabilities[:, int(value)], task.labels == value) for value in np.unique(task.labels)]
 
 
-def _measure(name: str, task: PairTask) -> float:
+def _measure(name: str, task: ScoredPairs) -> float:
     from scipy import stats
     from sklearn import metrics
 

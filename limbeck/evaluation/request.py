@@ -9,7 +9,9 @@ from typing import Any
 
 from limbeck.evaluation.significance import Comparison
 
-TASKS = ["rerank", "retrieve", "pairs"]
+EXAMPLES = {"rerank": "queries", "retrieve": "queries", "pairs": "pairs"}  # what a task is measured on
+TASKS = list(EXAMPLES)
+PAIRS = "pairs"
 TOKENS = "tokens"  # as candidates: what an approximate index over token vectors finds
 
 
@@ -93,7 +95,7 @@ class Evaluation:
         return {**first, **own, "notes": list(self.notes), "comparisons": comparisons}
 
     def __str__(self) -> str:
-        noun = "pairs" if self.task == "pairs" else "queries"
+        noun = EXAMPLES.get(self.task, "queries")
         width = max(map(len, self.measures))
         some = self.available is not None and self.available > self.count
         drawn = f" of {self.available:,} {noun}, drawn with seed {self.settings.get('seed')}" if some else f" {noun}"

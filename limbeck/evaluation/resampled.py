@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from limbeck.evaluation.pairs import PairTask, one_against_rest, predictions
+from limbeck.evaluation.pairs import ScoredPairs, one_against_rest, predictions
 
 
-def resampled_measure(name: str, task: PairTask, weights: np.ndarray) -> np.ndarray:
+def resampled_measure(name: str, task: ScoredPairs, weights: np.ndarray) -> np.ndarray:
     """The measure on each resample: weights [samples, n] -> [samples]."""
     with np.errstate(invalid="ignore", divide="ignore"):
         if name in ("auc", "ap"):
@@ -27,7 +27,7 @@ def resampled_measure(name: str, task: PairTask, weights: np.ndarray) -> np.ndar
         return _correlation(_ranks(task.scores, weights), _ranks(task.labels, weights), weights)
 
 
-def _f1(task: PairTask, weights: np.ndarray) -> np.ndarray:
+def _f1(task: ScoredPairs, weights: np.ndarray) -> np.ndarray:
     """2 tp / (2 tp + fp + fn), of class 1 or averaged over the classes that the resample has or predicts."""
     guess = predictions(task)
     classes = [1] if task.kind == "binary" else range(task.scores.shape[1])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import RankingResult, canonical_name
-from limbeck.evaluation.pairs import CORRELATIONS, PairTask, check_measures, evaluate_pairs, pair_task
+from limbeck.evaluation.measure_names import canonical_name
+from limbeck.evaluation.pairs import CORRELATIONS, ScoredPairs, check_measures, evaluate_pairs, scored_pairs
 from limbeck.evaluation.resampled import resampled_measure
 from limbeck.progress import track
+
+if TYPE_CHECKING:
+    from limbeck.evaluation.ranking_result import RankingResult
 
 _BLOCK = 2**22  # numbers drawn at a time
 _ROUNDING = 1e-12  # differences this close, relative to their sum, are equal
@@ -84,13 +88,13 @@ def compare_pairs(
     The p-value is the share of resamples whose difference lies as far from the observed one as that lies from 0.
     Resamples on which the measure is undefined (one class only) are left out.
     """
-    ours, theirs = pair_task(system, labels), pair_task(baseline, labels)
+    ours, theirs = scored_pairs(system, labels), scored_pairs(baseline, labels)
     return compare_over_seeds([ours], [theirs], measure, samples, seed, confidence)
 
 
 def compare_over_seeds(
-    ours: Sequence[PairTask],
-    theirs: Sequence[PairTask],
+    ours: Sequence[ScoredPairs],
+    theirs: Sequence[ScoredPairs],
     measure: str,
     samples: int = 10_000,
     seed: int = 0,
@@ -119,7 +123,7 @@ def compare_over_seeds(
 
 
 def _resampled_differences(
-    name: str, ours: Sequence[PairTask], theirs: Sequence[PairTask], samples: int, seed: int
+    name: str, ours: Sequence[ScoredPairs], theirs: Sequence[ScoredPairs], samples: int, seed: int
 ) -> np.ndarray:
     generator = np.random.default_rng(seed)
     pairs = len(ours[0])

@@ -15,7 +15,9 @@ import numpy as np
 
 from limbeck.data.dataset import Qrels, Run
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import RankingResult, canonical_name, evaluate_run
+from limbeck.evaluation.measure_names import canonical_name
+from limbeck.evaluation.measures import evaluate_run
+from limbeck.evaluation.ranking_result import RankingResult
 from limbeck.evaluation.significance import Comparison, compare_rankings
 from limbeck.progress import track
 from limbeck.search.hybrid import List, fuse, reciprocal_rank_fusion, require_alpha

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.data import Qrels, RankingData, load
+from limbeck.data.by_kind import require_ranking
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import canonical_name
+from limbeck.evaluation.measure_names import canonical_name
 from limbeck.evaluation.tune import DEPTH, Lists, Tuning, tune_alpha
 from limbeck.progress import progress, say
 from limbeck.search.hybrid import List, require_alpha
@@ -48,9 +49,7 @@ def tune_index(
     measure = canonical_name(measure)  # a mistake is told before the work is done
     for alpha in alphas or ():
         require_alpha(alpha)
-    data = load(source)
-    if not isinstance(data, RankingData):
-        raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and judgements")
+    data = require_ranking(load(source), source, remedy="give a set with queries and judgements")
     split = held_out(data, split)
     qrels = drawn(data.judgements(split), limit)
     if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):

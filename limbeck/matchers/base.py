@@ -21,7 +21,7 @@ from limbeck.matchers.chunks import Chunks
 from limbeck.matchers.config import MatcherConfig
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.probabilities import calibrated
-from limbeck.matchers.token_head import Vocabulary
+from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead, Vocabulary
 from limbeck.signals import Signals
 
 SCORES = frozenset({"scores"})
@@ -93,7 +93,7 @@ class Matcher(nn.Module, ABC):
     kind: ClassVar[str]
     config_type: ClassVar[type[MatcherConfig]]
     model_types: ClassVar[tuple[str, ...]] = ()  # what sentence-transformers and its relatives call it in a folder
-    shows: ClassVar[frozenset[str]] = SCORES  # the signals that it can show
+    shows: frozenset[str] = SCORES  # the signals that it can show
     bf16 = False  # whether it computes in bfloat16: see `bf16.py`
     folder: Path | None = None  # that it was loaded from
 
@@ -114,6 +114,12 @@ class Matcher(nn.Module, ABC):
     def encoding(self, position: int) -> Encoding | None:
         """What is kept of texts at a position of a pair; None for a matcher that has to read both texts together."""
         return None
+
+    @property
+    def embedding_dim(self) -> int | None:
+        """Numbers in the pooled embeddings that it shows, of texts or of pairs; None where it shows only scores."""
+        kept = self.encoding(0)
+        return None if kept is None else kept.dim
 
     @abstractmethod
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> PreparedBatch:
@@ -141,12 +147,18 @@ class Matcher(nn.Module, ABC):
 
     def add_token_head(self, seed: int) -> None:
         """Make the matcher able to show token logits, for training; the head is of no use afterwards and not saved."""
-        raise LimbeckError(f"masked_lm: a {self.kind} cannot restore masked tokens; use kind: dual_encoder, or drop it")
+        raise LimbeckError(f"a {self.kind} has no token states that a head could read; use another kind of model")
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What a matcher with a token head may mask, and what can stand in its place."""
-        raise LimbeckError(f"masked_lm: a {self.kind} cannot restore masked tokens; use kind: dual_encoder, or drop it")
+        """Which tokens a matcher with a token head may be asked for, and what can stand in their place."""
+        return self.token_head.vocabulary
+
+    @property
+    def token_head(self) -> TokenHead:
+        head = self.heads[TOKEN_HEAD]
+        assert isinstance(head, TokenHead)
+        return head
 
     def append_projection(self, projection: nn.Linear) -> None:
         """Make a linear map that was trained on the matcher's embeddings a part of it."""

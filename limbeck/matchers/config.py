@@ -61,7 +61,6 @@ class MatcherConfig(BaseModel):
     """What matchers of all kinds have: a pretrained transformer to start from, and lengths."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    shows: ClassVar[frozenset[str]] = frozenset({"scores"})  # the signals that such a matcher can show
     hides_tokens: ClassVar[bool] = True  # whether tokens may be hidden from it in training
 
     kind: str
@@ -122,6 +121,11 @@ class MatcherConfig(BaseModel):
     def fits_to_reference(self) -> bool:
         """Whether something of it is fitted to a dual encoder's embeddings before training."""
         return isinstance(self.layers, str) or bool(getattr(self, "align", False))
+
+    @property
+    def shows(self) -> frozenset[str]:
+        """The signals that such a matcher can show."""
+        return frozenset({"scores"})
 
     @property
     def output_count(self) -> int:

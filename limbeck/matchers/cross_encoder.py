@@ -1,9 +1,10 @@
-"""The cross-encoder: both texts in one pass, nothing stored ahead (Defense Sec. 2)."""
+"""The cross-encoder: both texts in one pass, nothing stored ahead (Defense Sec. 2; EmbedDistill Sec. 4.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,16 +19,21 @@ from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
 from limbeck.matchers.arguments import require_pairs
 from limbeck.matchers.base import SCORES, Document, Matcher, PreparedBatch, TextBatch, as_parts
-from limbeck.matchers.chunks import Chunks, Features, inferred, prepare_chunks, run_chunks
+from limbeck.matchers.chunks import Chunks, Features, each_chunk, inferred, prepare_chunks
 from limbeck.matchers.config import MatcherConfig, architecture
+from limbeck.matchers.cross_encoder_modules import modules_of
+from limbeck.matchers.dual_pooling import APART, DOCUMENT, QUERY, DualPooling
 from limbeck.matchers.folder_checks import read_settings
-from limbeck.matchers.parts import layer_norm, pooled, side_lengths, start_transformer
+from limbeck.matchers.own_modules import load_own_modules
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
-from limbeck.matchers.segments import JointTransformer, SegmentPooling, load_segmented
-from limbeck.matchers.starts import go_on, learnt_parts, start_of
+from limbeck.matchers.segments import SegmentPooling
+from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import describe
-from limbeck.signals import Signals
+from limbeck.signals import TOKEN_SIGNALS, Signals
+
+PROXIES = frozenset({QUERY, DOCUMENT})
+SHOWN = SCORES | {"seen_token_logits"}
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,18 @@ class CrossEncoderConfig(MatcherConfig):
     """Both texts are read together."""
 
     kind: Literal["cross_encoder"] = "cross_encoder"
-    pooling: Literal["mean", "cls", "segments"] = Field(
-        "mean", description="segments: each text's tokens by themselves; starts as the dual encoder it was"
+    pooling: Literal["mean", "cls", "segments", "special", "weighted"] = Field(
+        "mean",
+        description="mean, cls: one vector of the pair, and a head. The others have a vector of each text and no head."
+        " segments: means of each text's tokens, cosine; starts as the dual encoder it was. special: [CLS] and the"
+        " last [SEP], inner product. weighted: sums of each text's tokens / sqrt(their number), inner product",
+    )
+    across: float | None = Field(
+        None,
+        le=0,
+        allow_inf_nan=False,
+        description="lower the attention between the two texts by this, each with positions of its own, so that it"
+        " starts as the dual encoder it was: -4 in pooling: segments, by default not at all in special and weighted",
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the pooled output, in training only")
     layer_norm: bool = Field(False, description="layer norm on the pooled output")
@@ -61,10 +77,17 @@ class CrossEncoderConfig(MatcherConfig):
     )
     outputs: int = Field(1, ge=1, description="scores per pair")
 
+    @property
+    def shows(self) -> frozenset[str]:
+        return SHOWN | (PROXIES if self.pooling in APART else {"pair_embeddings"})
+
     @model_validator(mode="after")
     def _segments_have_no_head(self) -> CrossEncoderConfig:
-        if self.pooling == "segments" and (self.outputs != 1 or self.dropout or self.layer_norm):
-            raise ValueError("pooling: segments has one output and no head; drop outputs, dropout and layer_norm")
+        if self.pooling in APART and (self.outputs != 1 or self.dropout or self.layer_norm):
+            problem = f"pooling: {self.pooling} has one output and no head"
+            raise ValueError(f"{problem}; drop outputs, dropout and layer_norm")
+        if self.across is not None and self.pooling not in APART:
+            raise ValueError(f"across needs pooling: {', '.join(APART)}; drop it, or change the pooling")
         if self.offset is not None and self.pooling != "segments":
             raise ValueError("offset needs pooling: segments; a head on one pooled vector has its own")
         return self
@@ -81,6 +104,22 @@ class CrossEncoder(Matcher):
     def __init__(self, model: STCrossEncoder) -> None:
         super().__init__()
         self.model = model
+        self.shows = self._shows()
+
+    def _shows(self) -> frozenset[str]:
+        """What its pooling leaves besides scores: proxies of both texts, one embedding of the pair, or nothing."""
+        last: Any = self.model[-1]
+        if isinstance(last, DualPooling | SegmentPooling):
+            return SHOWN | PROXIES
+        pooled = isinstance(last, Dense) and last.module_input_name == "sentence_embedding"
+        return SHOWN | {"pair_embeddings"} if pooled else SCORES
+
+    @property
+    def embedding_dim(self) -> int | None:
+        last: Any = self.model[-1]
+        if self.shows >= PROXIES:
+            return int(self.model[0].get_embedding_dimension())  # type: ignore[operator]
+        return int(last.in_features) if "pair_embeddings" in self.shows else None
 
     @property
     def outputs(self) -> int:
@@ -112,12 +151,34 @@ class CrossEncoder(Matcher):
         return self.model.prompts.get(name) if name else None
 
     def forward(self, inputs: Pairs, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        scores = run_chunks(inputs.pairs, self._run, recompute)  # [B * K] or [B * K, outputs]
-        return Signals(scores=scores.view(*inputs.shape, *scores.shape[1:]))
+        chunks = each_chunk(inputs.pairs, partial(self._shown, needs), recompute)
+        found = {name: torch.cat([chunk[name] for chunk in chunks]) for name in needs}
+        for name in needs - TOKEN_SIGNALS:  # tokens stay in the order of the chunks
+            rows = found[name][inputs.pairs.restore]  # [B * K, ...]
+            found[name] = rows.view(*inputs.shape, *rows.shape[1:])
+        return Signals(**found)
+
+    def _shown(self, needs: frozenset[str], features: Features) -> dict[str, Tensor]:
+        """The signals of one chunk of pairs; `chosen` are the tokens whose logits are wanted."""
+        chosen = features.pop("chosen", None)
+        made: dict[str, Any] = self.model(features)
+        shown = made | {"scores": self._flat(made["scores"]), "pair_embeddings": made.get("sentence_embedding")}
+        if "seen_token_logits" in needs:
+            first: Any = self.model[0]
+            table = first.model.get_input_embeddings()
+            shown["seen_token_logits"] = self.token_head(made["token_embeddings"][chosen], table.weight)
+        return {name: shown[name] for name in needs}
 
     def _run(self, features: Features) -> Tensor:
-        scores = self.model(features)["scores"]
+        return self._flat(self.model(features)["scores"])
+
+    def _flat(self, scores: Tensor) -> Tensor:
+        """[pairs] where there is one output, else [pairs, outputs]."""
         return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
+
+    def add_token_head(self, seed: int) -> None:
+        """It names tokens that it sees; nothing is masked."""
+        self.heads[TOKEN_HEAD] = TokenHead.of(self.model[0], seed, masks=False).to(self.device)
 
     def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
         require_pairs(pairs, batch_size)
@@ -132,7 +193,7 @@ class CrossEncoder(Matcher):
 
     @classmethod
     def build(cls, config: Any, local: Any) -> CrossEncoder:
-        return cls(STCrossEncoder(modules=_modules(local), activation_fn=nn.Identity(), device="cpu"))
+        return cls(STCrossEncoder(modules=modules_of(local), activation_fn=nn.Identity(), device="cpu"))
 
     @classmethod
     def reads(cls, folder: Path) -> bool:
@@ -153,35 +214,9 @@ class CrossEncoder(Matcher):
         raw = torch.nn.Identity()  # given, or the library would call whatever the folder names as its activation
 
         def make(folder: str) -> CrossEncoder:
-            segmented = load_segmented(Path(folder))
-            if segmented is not None:
-                return cls(STCrossEncoder(modules=segmented, activation_fn=raw, device="cpu"))
+            own = load_own_modules(Path(folder))
+            if own is not None:
+                return cls(STCrossEncoder(modules=own, activation_fn=raw, device="cpu"))
             return cls(STCrossEncoder(folder, activation_fn=raw, device="cpu", **HERE_ONLY))
 
         return load_safely(path, revision, make)
-
-
-def _modules(config: CrossEncoderConfig) -> list[nn.Module]:
-    if config.pooling == "segments":
-        transformer = start_transformer(start_of(config), side_lengths(config), JointTransformer)
-        transformer.model.config.num_labels = 1  # where the library looks for the number of outputs
-        return [transformer, _segment_pooling(config)]
-    transformer = start_transformer(start_of(config), {"max_seq_length": config.query_length + config.document_length})
-    width = transformer.get_embedding_dimension()
-    head = Dense(width, config.outputs, activation_function=nn.Identity(), module_output_name="scores")
-    nn.init.normal_(head.linear.weight, std=0.02)
-    nn.init.zeros_(head.linear.bias)
-    learnt = [module for module in learnt_parts(config) if not isinstance(module, SegmentPooling)]
-    rest = go_on(config.init_from, [*layer_norm(config, width), head], learnt, new_head=True)
-    return [*pooled(config, transformer), *rest]
-
-
-def _segment_pooling(config: CrossEncoderConfig) -> SegmentPooling:
-    """As the start has learnt it, if it has; an offset that the start lacks is new."""
-    learnt = [module for module in learnt_parts(config) if isinstance(module, SegmentPooling)]
-    if learnt and (config.offset is None or learnt[0].offset is not None):
-        return learnt[0]
-    fresh = SegmentPooling(offset_start=config.offset)
-    if learnt:
-        fresh.load_state_dict(learnt[0].state_dict(), strict=False)
-    return fresh

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -34,9 +34,9 @@ from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, start_of
 from limbeck.matchers.tct import TctTransformer, load_tct
-from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead, Vocabulary
+from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import Tower, TwoSides
-from limbeck.signals import SIGNALS, Signals
+from limbeck.signals import TEXT_SIGNALS, Signals
 
 TOKENS = frozenset({"token_logits"})
 SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, Cosine)}
@@ -44,8 +44,6 @@ SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, 
 
 class DualEncoderConfig(MatcherConfig):
     """Query and document are encoded apart into one vector each."""
-
-    shows: ClassVar[frozenset[str]] = frozenset(SIGNALS)
 
     kind: Literal["dual_encoder"] = "dual_encoder"
     pooling: Literal["mean", "cls"] = Field("mean", description="how token states become one vector")
@@ -69,6 +67,10 @@ class DualEncoderConfig(MatcherConfig):
         "tower is trained, and the model's document index serves the student",
     )
 
+    @property
+    def shows(self) -> frozenset[str]:
+        return DualEncoder.shows
+
     @model_validator(mode="after")
     def _a_scale_needs_a_dot(self) -> DualEncoderConfig:
         if self.scale is not None and self.similarity != "dot":
@@ -90,7 +92,7 @@ class DualEncoder(EncodingMatcher):
     """Query and document are encoded apart; their vectors meet in a dot product or a cosine."""
 
     kind = "dual_encoder"
-    shows = DualEncoderConfig.shows
+    shows = SCORES | TEXT_SIGNALS | TOKENS
     config_type = DualEncoderConfig
     model_types = ("SentenceTransformer",)
 
@@ -164,28 +166,13 @@ class DualEncoder(EncodingMatcher):
 
     def _restored(self, masked: list[Chunks], recompute: bool) -> Tensor:
         """Logits [M, vocabulary] at what was masked in each part of the batch, one part after the other."""
-        head = self._token_head
+        head = self.token_head
         chunks = [self.tower.token_logits(part, head, recompute) for part in masked]
         return torch.cat([*chain.from_iterable(chunks)])
 
     def add_token_head(self, seed: int) -> None:
         """One head for both sides; a side with a tower of its own still decodes by its own token embeddings."""
-        transformer = self.tower.transformer("query")
-        vocabulary = Vocabulary.of(transformer.tokenizer)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            head = TokenHead(transformer.get_embedding_dimension(), self.tower.token_embeddings("query"), vocabulary)
-        self.heads[TOKEN_HEAD] = head.to(self.device)
-
-    @property
-    def _token_head(self) -> TokenHead:
-        head = self.heads[TOKEN_HEAD]
-        assert isinstance(head, TokenHead)
-        return head
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._token_head.vocabulary
+        self.heads[TOKEN_HEAD] = TokenHead.of(self.tower.transformer("query"), seed).to(self.device)
 
     def append_projection(self, projection: nn.Linear) -> None:
         if isinstance(self.tower.model[0], Router):

@@ -37,6 +37,7 @@ OTHERS = {
     "limbeck.matchers.tct.TctTransformer": "Transformer",
     "limbeck.matchers.segments.JointTransformer": "Transformer",
     "limbeck.matchers.segments.SegmentPooling": "SegmentPooling",
+    "limbeck.matchers.dual_pooling.DualPooling": "DualPooling",
 }
 WEIGHTED = {"Transformer", "Dense", "LayerNorm", "WeightedLayerPooling", "SegmentPooling"}
 ACTIVATION = re.compile(

@@ -5,14 +5,14 @@ text's tokens is held low at first by a constant on the attention logits. With t
 *is* two passes of the dual encoder; at -4 it starts close to it and training opens the way between the texts where it
 pays. Each text's tokens are pooled apart, and the score is the cosine of the two times a learnt scale. So it ranks as
 well as its start before any training, where a new head on one pooled vector ranks at random and needs thousands of
-pairs to catch up. (EmbedDistill's dual pooling is a cousin, with an inner product.)
+pairs to catch up. With sqrt(scale) on each unit vector the score is an inner product, and the vectors are proxies of
+query and document as in EmbedDistill's dual pooling (`dual_pooling.py`).
 
 sentence-transformers has no such modules, so a folder of this kind loads here only.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from sentence_transformers.base.modules import Module, Transformer
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.safe_loading import HERE_ONLY
+from limbeck.matchers.dual_pooling import DOCUMENT, QUERY
 
 ACROSS = -4.0  # added to the attention logits between the two texts
 FAMILIES = ("bert", "electra")  # positions that are added to the tokens and can be given
@@ -37,8 +37,9 @@ class JointTransformer(Transformer):
         super().__init__(*args, **kwargs)
         self.across = across
         if self.config.model_type not in FAMILIES:
-            problem = f"pooling: segments needs a model of {' or '.join(FAMILIES)}'s kind, not {self.config.model_type}"
-            raise LimbeckError(f"{problem}; use pooling: mean")
+            kinds = " or ".join(FAMILIES)
+            problem = f"pooling: segments, or across, needs a model of {kinds}'s kind, not {self.config.model_type}"
+            raise LimbeckError(f"{problem}; use pooling: mean, or drop across")
 
     def preprocess(
         self, inputs: Any, prompt: str | None = None, processing_kwargs: Any = None, **kwargs: Any
@@ -98,6 +99,8 @@ class SegmentPooling(Module):
         for number in (0, 1):
             own = (mask * (segment == number)).unsqueeze(-1).to(tokens.dtype)  # [B, tokens, 1]
             pooled.append((tokens * own).sum(dim=1) / own.sum(dim=1).clamp(min=1))
+        query, document = (F.normalize(each.float(), dim=-1) * (self.log_scale / 2).exp() for each in pooled)
+        features |= {QUERY: query, DOCUMENT: document}
         cosine = F.cosine_similarity(pooled[0].float(), pooled[1].float(), dim=-1)
         scores = self.log_scale.exp() * cosine
         features["scores"] = (scores if self.offset is None else scores + self.offset).unsqueeze(-1)  # [B, 1]
@@ -115,17 +118,3 @@ class SegmentPooling(Module):
     def restore(cls, folder: Path) -> SegmentPooling:
         module = cls(**cls.load_config(model_name_or_path=str(folder)))
         return cls.load_torch_weights(model_name_or_path=str(folder), model=module)
-
-
-def load_segmented(folder: Path) -> list[nn.Module] | None:
-    """The modules of a folder that ends in a SegmentPooling; None if it does not.
-
-    sentence-transformers would import a foreign class only with `trust_remote_code`; these are ours.
-    """
-    listing = folder / "modules.json"
-    if not listing.exists():
-        return None
-    entries = json.loads(listing.read_text(encoding="utf-8"))
-    if not entries or entries[-1]["type"] != f"{SegmentPooling.__module__}.{SegmentPooling.__name__}":
-        return None
-    return [JointTransformer.load(str(folder), **HERE_ONLY), SegmentPooling.restore(folder / entries[-1]["path"])]

@@ -25,7 +25,7 @@ from limbeck.matchers.tct import is_tct
 
 Config = TypeVar("Config", bound=MatcherConfig)
 KINDS = {"SentenceTransformer": "dual_encoder", "CrossEncoder": "cross_encoder", "MultiVectorEncoder": "colbert"}
-PASSING = ("Transformer", "Pooling", "Dropout", "MultiVectorMask")  # nothing of theirs is learnt, or it is the start
+PASSING = ("Transformer", "Pooling", "Dropout", "MultiVectorMask", "DualPooling")  # not learnt, or the start itself
 LOADERS: dict[str, Any] = {"Dense": Dense.load, "LayerNorm": LayerNorm.load, "Normalize": Normalize.load}
 
 

@@ -1,4 +1,4 @@
-"""What a tower needs to restore masked tokens: the head that guesses them, and the vocabulary to guess from.
+"""What a model needs to name tokens, masked or seen: the head that guesses them, and the vocabulary to guess from.
 
 Both serve training alone. The head is never saved with the model.
 """
@@ -22,20 +22,21 @@ SPREAD = 0.02  # of new weights, as BERT has it
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Which tokens may be masked, and what can stand in their place."""
+    """Which tokens may be chosen, and what can stand in their place."""
 
-    mask: int
-    special: np.ndarray  # ids that are never masked
+    mask: int | None  # None where nothing is masked
+    special: np.ndarray  # ids that are never chosen
     ordinary: np.ndarray  # all others
 
     @classmethod
-    def of(cls, tokenizer: Any) -> Vocabulary:
+    def of(cls, tokenizer: Any, masks: bool = True) -> Vocabulary:
+        """A tokenizer's; with `masks` it has to have a mask token."""
         with quiet():
             mask = getattr(tokenizer, "mask_token_id", None)
-        if mask is None:
+        if mask is None and masks:
             raise LimbeckError("masked_lm: the student's tokeniser has no mask token; use another start, or drop it")
         special = np.array(sorted(tokenizer.all_special_ids), dtype=np.int64)
-        return cls(int(mask), special, np.setdiff1d(np.arange(len(tokenizer)), special))
+        return cls(mask, special, np.setdiff1d(np.arange(len(tokenizer)), special))
 
 
 class TokenHead(nn.Module):
@@ -50,6 +51,15 @@ class TokenHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(tokens))
         nn.init.normal_(self.dense.weight, std=SPREAD)
         nn.init.zeros_(self.dense.bias)
+
+    @classmethod
+    def of(cls, transformer: Any, seed: int, masks: bool = True) -> TokenHead:
+        """A new head for a sentence-transformers Transformer; the seed alone decides its weights."""
+        vocabulary = Vocabulary.of(transformer.tokenizer, masks)
+        embeddings = transformer.model.get_input_embeddings().weight
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return cls(transformer.get_embedding_dimension(), embeddings, vocabulary)
 
     def forward(self, states: Tensor, embeddings: Tensor) -> Tensor:
         """Logits [M, tokens] of token states [M, width]; the embeddings [tokens, dim] learn from them too."""

@@ -9,7 +9,8 @@ from limbeck.objectives.embeddings import match_embeddings
 from limbeck.objectives.labels import binary_ce, focal, one_hot
 from limbeck.objectives.margins import m3se, margin_mse
 from limbeck.objectives.names import parse
-from limbeck.objectives.reconstruction import masked_lm
+from limbeck.objectives.proxies import match_joint, match_proxies
+from limbeck.objectives.reconstruction import masked_lm, reconstruct
 from limbeck.objectives.scale import standardise_global, standardise_list
 from limbeck.objectives.scores import kl, mse, rank_distil, soft_binary_ce, softmax_ce
 
@@ -24,11 +25,14 @@ __all__ = [
     "margin_mse",
     "masked_lm",
     "match_embeddings",
+    "match_joint",
+    "match_proxies",
     "mse",
     "objective",
     "one_hot",
     "parse",
     "rank_distil",
+    "reconstruct",
     "soft_binary_ce",
     "soft_class_ce",
     "softmax_ce",

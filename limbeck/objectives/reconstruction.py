@@ -1,4 +1,4 @@
-"""Objectives that restore the texts themselves: no teacher and no label, only the tokens that were taken out."""
+"""Objectives that restore the texts themselves: no teacher and no label, only the tokens that stand there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from limbeck.errors import LimbeckError
 from limbeck.objectives.base import Objective, objective
-from limbeck.signals import MaskedTokens, Signals, Targets
+from limbeck.signals import ChosenTokens, Signals, Targets
 
 
 @objective
@@ -39,21 +39,52 @@ class masked_lm(Objective):
     needs_student = frozenset({"token_logits"})
 
     def __call__(self, student: Signals, teacher: Signals | None, targets: Targets) -> Tensor:
-        logits, tokens = _checked(self, student, targets)
-        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-        losses = -log_p.gather(-1, tokens.ids.unsqueeze(-1)).squeeze(-1)  # [M]
-        shares = tokens.shares.to(losses.dtype)
-        masked = tokens.texts.bincount(minlength=shares.shape[1]).clamp(min=1)  # [T]
-        return ((shares / masked)[:, tokens.texts] * losses).sum(-1)
+        remedy = "a student that restores masked tokens; use a dual_encoder"
+        return _mean_surprise(*_checked(self, student.token_logits, targets, remedy))
 
 
-def _checked(objective: Objective, student: Signals, targets: Targets) -> tuple[Tensor, MaskedTokens]:
-    if student.token_logits is None or targets.tokens is None:
-        raise LimbeckError(f"{objective} needs a student that restores masked tokens; use a dual_encoder")
-    if student.token_logits.shape[:-1] != targets.tokens.ids.shape:
-        found, wanted = list(student.token_logits.shape), list(targets.tokens.ids.shape)
+@objective
+class reconstruct(Objective):
+    """Every token of a pair named from its own final state (EmbedDistill Sec. 4.2), while a cross-encoder trains.
+
+        1 / K * sum_k 1 / |M_k| * sum_{m in M_k} - log softmax(z_m)_{w_m}
+
+    Nothing is masked: z_m are the logits at token m of the pair (q, d_k), from the same pass as its score, and w_m is
+    that token. A cross-encoder that learns only to tell relevant from other pairs forgets what its texts say: all its
+    token states turn to "relevant" or "not". This loss keeps the texts in the states, so that the proxies pooled from
+    them (`pooling: weighted`, `special` or `segments`) are worth matching by `match_proxies`.
+
+    M_k are 15 % of the pair's tokens that are not special (one at least), drawn anew in every step: in expectation
+    that is the mean over all of them, and memory holds a seventh of tokens x vocabulary. The head that names tokens is
+    trained with the model and not saved. A padded place in a list counts for nothing. It starts near log(vocabulary),
+    about 10, and falls below 1 soon.
+
+    In a recipe, of a teacher that is trained: `objectives: [one_hot, "0.1 * reconstruct"]`.
+    """
+
+    needs_student = frozenset({"seen_token_logits"})
+
+    def __call__(self, student: Signals, teacher: Signals | None, targets: Targets) -> Tensor:
+        remedy = "a model that names the tokens of pairs; use a cross_encoder"
+        return _mean_surprise(*_checked(self, student.seen_token_logits, targets, remedy))
+
+
+def _mean_surprise(logits: Tensor, tokens: ChosenTokens) -> Tensor:
+    """-log p of the tokens, averaged in each text, then over each query's texts by their shares: [B]."""
+    log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    losses = -log_p.gather(-1, tokens.ids.unsqueeze(-1)).squeeze(-1)  # [M]
+    shares = tokens.shares.to(losses.dtype)
+    chosen = tokens.texts.bincount(minlength=shares.shape[1]).clamp(min=1)  # [T]
+    return ((shares / chosen)[:, tokens.texts] * losses).sum(-1)
+
+
+def _checked(objective: Objective, logits: Tensor | None, targets: Targets, remedy: str) -> tuple[Tensor, ChosenTokens]:
+    if logits is None or targets.tokens is None:
+        raise LimbeckError(f"{objective} needs {remedy}")
+    if logits.shape[:-1] != targets.tokens.ids.shape:
+        found, wanted = list(logits.shape), list(targets.tokens.ids.shape)
         raise LimbeckError(
-            f"{objective}: token logits have shape {found} where [masked tokens, vocabulary] = [{wanted[0]}, any] "
-            "was expected; give the student the same masked texts as the targets"
+            f"{objective}: token logits have shape {found} where [tokens, vocabulary] = [{wanted[0]}, any] "
+            "was expected; give the student the same texts as the targets"
         )
-    return student.token_logits, targets.tokens
+    return logits, targets.tokens

@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import canonical_name
+from limbeck.evaluation.measure_names import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
 from limbeck.matchers.config import TEACHER, AnyMatcherConfig, matcher_config
 from limbeck.matchers.device_choice import check_device_name
@@ -17,11 +17,17 @@ from limbeck.objectives import Objective, parse
 from limbeck.report.analyses.registry import AnalysisName, default_names
 from limbeck.scoring.calibration import check_criterion
 from limbeck.search.manifest import is_an_index
+from limbeck.signals import PAIR_SIGNALS, TOKEN_SIGNALS
 
 SOURCES = ("bm25", "uniform", "given", "scored")
 LONGEST_NAME = 100  # bytes; file names have at most 255, and a sweep appends to it
-TOKENS = frozenset({"token_logits"})
 EMBEDDINGS = frozenset({"queries", "documents"})  # without a teacher, those of the student's start
+READERS = {"token_logits": "dual_encoder", "seen_token_logits": "cross_encoder"}  # who can be asked for tokens
+POOLINGS = {  # what makes a cross-encoder show a signal of pairs
+    "query_proxies": "pooling: weighted, special or segments",
+    "document_proxies": "pooling: weighted, special or segments",
+    "pair_embeddings": "pooling: cls or mean",
+}
 
 
 class Part(BaseModel):
@@ -176,13 +182,13 @@ class Stage(Part):
 
     @property
     def restores_tokens(self) -> bool:
-        """Whether the student needs a head that restores masked tokens."""
-        return any(objective.needs_student & TOKENS for _, objective in self.weighted_objectives())
+        """Whether the student needs a head that restores masked tokens, or names those that it sees."""
+        return any(objective.needs_student & TOKEN_SIGNALS for _, objective in self.weighted_objectives())
 
     @property
     def only_restores_tokens(self) -> bool:
         """Whether nothing behind the token states, such as a projection, has a part in the loss."""
-        return all(objective.needs_student <= TOKENS for _, objective in self.weighted_objectives())
+        return all(objective.needs_student <= TOKEN_SIGNALS for _, objective in self.weighted_objectives())
 
     @property
     def uses_unscored(self) -> bool:
@@ -413,17 +419,38 @@ class Recipe(Part):
             raise ValueError("student.init_from: teacher needs a teacher with a model; name another start")
         if self.student.init_from == TEACHER and self.teacher is not None and self.teacher.revision is not None:
             raise ValueError("student.init_from: teacher takes no revision; download the teacher and name its folder")
-        self._refuse_masked_pairs()
+        self._refuse_unreadable_tokens()
+        self._refuse_unseen_pairs()
         every = [*self.stages, *(self.teacher.stages if self.teacher else [])]
         has_scores = self.teacher is not None and self.teacher.scores is not None
         if not has_scores and any("scored" in stage.lists.negatives.split("+") for stage in every):
             raise ValueError("negatives: scored needs teacher.scores; use bm25")
         return self
 
-    def _refuse_masked_pairs(self) -> None:
+    def _refuse_unreadable_tokens(self) -> None:
+        """Name models that cannot show the tokens that their objectives ask for."""
         trained = {"student": (self.student, self.stages)}
         if self.teacher is not None and self.teacher.train is not None:
             trained["teacher.train"] = (self.teacher.train, self.teacher.stages)
         for who, (spec, stages) in trained.items():
-            if any(stage.restores_tokens for stage in stages) and not spec.shows >= TOKENS:
-                raise ValueError(f"masked_lm needs a dual_encoder, and {who} is a {spec.kind}; change it, or drop it")
+            for objective in (each for stage in stages for _, each in stage.weighted_objectives()):
+                for signal in objective.needs_student & TOKEN_SIGNALS - spec.shows:
+                    problem = f"{objective.name} needs a {READERS[signal]}, and {who} is a {spec.kind}"
+                    raise ValueError(f"{problem}; change it, or drop it")
+
+    def _refuse_unseen_pairs(self) -> None:
+        """A teacher's embeddings of pairs are not stored, and not every cross-encoder has them."""
+        for number, stage in enumerate(self.stages):
+            for _, objective in stage.weighted_objectives():
+                wanted = sorted(objective.needs_teacher & PAIR_SIGNALS)
+                if not wanted or self.teacher is None:
+                    continue
+                place = f"stages.{number}: {objective.name}"
+                if not self.teacher.live:
+                    raise ValueError(
+                        f"{place} reads the teacher's embeddings of pairs, which are not stored; set teacher.live: true"
+                    )
+                spec = self.teacher.train
+                if spec is not None and not spec.shows >= set(wanted):
+                    problem = f"needs {' and '.join(wanted)}, which teacher.train (a {spec.kind}) does not show"
+                    raise ValueError(f"{place} {problem}; use a cross_encoder with {POOLINGS[wanted[0]]}")

@@ -6,6 +6,7 @@ from limbeck.report.blocks import Block, Cell, Column, Figures, PlotFigure, Row,
 from limbeck.report.formatting import measure_title, p_value, share, short_names, three_digits, times
 from limbeck.report.plots import Point, Scatter
 from limbeck.report.run_files import Metrics, ModelRow, RunFiles, Significance
+from limbeck.report.task_words import words_of
 
 NEARLY_THE_BEST = 0.01
 MOST_COLUMNS = 11  # that a page of 1,200 pixels has room for
@@ -38,10 +39,10 @@ def headline(metrics: Metrics) -> str:
         teacher = next((row for row in metrics.rows if row.kind == "teacher" and measure in row.measures), None)
         beside = f" (teacher {teacher.measures[measure]:.3f})" if teacher is not None else ""
         return f"{name} reaches {title} {student.measures[measure]:.3f}{beside}{speed}."
-    if metrics.task == "pairs" and not student.kept:
+    above = words_of(metrics).above_chance
+    if above and not student.kept:
         return f"{name} does no better than chance: {title} {student.measures[measure]:.3f}."
     verb = "keeps" if student.kept <= 1 else "reaches"
-    above = " above chance" if metrics.task == "pairs" else ""
     return f"{name} {verb} {share(student.kept)} of the teacher's {title}{above}{speed}."
 
 
@@ -120,11 +121,11 @@ def comparison(run: RunFiles) -> Section | None:
             _models(rows, quality, caption),
             _models(rows, chosen | cost, "What they keep of the teacher's quality, and what they cost."),
         ]
-    tests = _tests(rows, run.metrics.task)
+    words = words_of(run.metrics)
+    tests = _tests(rows, words.test)
     blocks += [] if tests is None else [tests]
     blocks += [Text(f"Failed: {row.name}, {reason}.") for row in rows for reason in row.failed or []]
-    noun = "pairs" if run.metrics.task == "pairs" else "queries"
-    return Section("Comparison", blocks, f"All models on the same test {noun}.")
+    return Section("Comparison", blocks, f"All models on the same test {words.examples}.")
 
 
 def _filled(columns: Columns) -> Columns:
@@ -165,7 +166,7 @@ def _cost(rows: list[ModelRow]) -> Columns:
     }
 
 
-def _tests(rows: list[ModelRow], task: str | None) -> Table | None:
+def _tests(rows: list[ModelRow], how: str) -> Table | None:
     """The paired tests of the rows that have one."""
     tested = [(row, row.significance) for row in rows if row.significance is not None]
     if not tested:
@@ -176,7 +177,6 @@ def _tests(rows: list[ModelRow], task: str | None) -> Table | None:
         Row([row.name, test.against, test.difference, test.low, test.high, test.p, test.p_holm], row.kind)
         for row, test in tested
     ]
-    how = "bootstrap over the test pairs" if task == "pairs" else "randomisation tests over the test queries"
     caption = f"Paired {how}, of means over seeds where there are several. "
     caption += "Low and high are the 95% interval; Holm's p allows for the number of tests."
     return Table(columns, cells, caption)
@@ -188,27 +188,14 @@ def _p(value: float) -> str:
 
 def quality_and_latency(run: RunFiles) -> Section | None:
     """Quality against milliseconds a query; of pair tasks, against pairs a second (DiPair Fig. 1). Log x."""
-    if run.metrics.task == "pairs":
-        costs = {row.name: row.pairs_per_second for row in run.metrics.rows}
-        explanation = (
-            "Better is up and to the right; texts are encoded ahead where they can be; the axis is logarithmic."
-        )
-        return _quality_and_cost(run.metrics, costs, "pairs per second", "throughput", explanation)
-    costs = {row.name: row.ms_per_query for row in run.metrics.rows}
-    explanation = "Better is up and to the left; the time axis is logarithmic."
-    return _quality_and_cost(run.metrics, costs, "milliseconds per query", "latency", explanation)
-
-
-def _quality_and_cost(
-    metrics: Metrics, costs: dict[str, float | None], axis: str, noun: str, explanation: str
-) -> Section | None:
+    metrics, cost = run.metrics, words_of(run.metrics).cost
     measure = metrics.measure
-    rows = [row for row in metrics.rows if costs[row.name] and measure in row.measures]
+    rows = [row for row in metrics.rows if cost.of(row) and measure in row.measures]
     if measure is None or len(rows) < 2:
         return None
     points = [
-        Point(costs[row.name] or 0.0, row.measures[measure], name, row.kind, f"{row.name}")
+        Point(cost.of(row) or 0.0, row.measures[measure], name, row.kind, f"{row.name}")
         for row, name in zip(rows, short_names([row.name for row in rows]), strict=True)
     ]
-    plot = Scatter(points, axis, measure_title(measure), log_x=True)
-    return Section(f"Quality against {noun}", [PlotFigure(plot, height=430)], explanation)
+    plot = Scatter(points, cost.title, measure_title(measure), log_x=True)
+    return Section(f"Quality against {cost.noun}", [PlotFigure(plot, height=430)], cost.explanation)

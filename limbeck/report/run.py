@@ -21,13 +21,7 @@ from limbeck.report.html import Report
 from limbeck.report.learning import learning_curves
 from limbeck.report.results import comparison, quality_and_latency, result
 from limbeck.report.run_files import REMEDY, Metrics, RunFiles, read_run
-
-TASKS = {
-    "rerank": "re-ranking",
-    "retrieve": "retrieval over the whole corpus",
-    "both": "re-ranking and retrieval",
-    "pairs": "pair scoring",
-}
+from limbeck.report.task_words import words_of
 
 
 class Axis(BaseModel):
@@ -99,11 +93,11 @@ def subtitle(metrics: Metrics) -> str:
         for split, count in (("train", data.queries_train), ("dev", data.queries_dev), ("test", data.queries_test))
         if count is not None
     ]
-    noun = "pairs" if metrics.task == "pairs" else "queries"
+    words = words_of(metrics)
     parts = [
         data.name,
-        TASKS[metrics.task] if metrics.task else "",
-        f"{' / '.join(split_sizes)} {noun}" if split_sizes else "",
+        words.title,
+        f"{' / '.join(split_sizes)} {words.examples}" if split_sizes else "",
         f"{data.documents:,} documents" if data.documents is not None else "",
     ]
     return " · ".join(part for part in parts if part)

@@ -11,12 +11,13 @@ from limbeck.matchers import load as load_matcher
 from limbeck.matchers.device_choice import restoring_device, use_recipe_device
 from limbeck.recipe.files import load_recipe
 from limbeck.report.analyses.registry import analyses, requested
-from limbeck.runs.analyse import Analyst
 from limbeck.runs.measured import read_measured
+from limbeck.runs.open_task import open_task
+from limbeck.runs.references import measure_references
 from limbeck.runs.results import Measured, finish, over_seeds
-from limbeck.runs.run import METRICS, measure_run, open_session, read_results
-from limbeck.runs.session import Session
+from limbeck.runs.run_folder import METRICS, read_results
 from limbeck.runs.sweep import MEASURED, PLAN
+from limbeck.runs.task import Task
 
 CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
 
@@ -37,16 +38,14 @@ def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = 
         raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
     recipe = load_recipe(folder / "recipe.yaml", list(overrides))
     use_recipe_device(recipe.device)
-    session = open_session(recipe, folder)
-    if not isinstance(session, Session):
-        raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
+    task = open_task(recipe, folder)
+    task.refuse_analyses(folder)
     if (folder / "shared").is_dir():
         raise LimbeckError(f"{folder}: is a sweep over data or teachers, and an analysis is of one; sweep them apart")
-    if not session.splits.test_labels:
+    if not task.has_test:
         raise LimbeckError(f"{folder}: its data has no labelled test queries, which analyses are of; give data.test")
     swept = (folder / PLAN).exists()
-    measured = _swept(folder) if swept else measure_run(session, load_matcher(folder / "student"))
-    Analyst(session, measured, folder).run(names, strict=True)
+    task.analyse(_swept(task, folder) if swept else _measured(task, folder), folder, names, strict=True)
 
 
 def _check_name(name: str) -> None:
@@ -57,9 +56,15 @@ def _check_name(name: str) -> None:
         raise LimbeckError(f"--add {name}: cannot be added later: {found.made_by}")
 
 
-def _swept(folder: Path) -> list[Measured]:
+def _measured(task: Task, folder: Path) -> list[Measured]:
+    """The measurements of a run, made again."""
+    student = task.measure_student("student", load_matcher(folder / "student"), task.recipe)
+    return finish([*measure_references(task).values(), student])
+
+
+def _swept(task: Task, folder: Path) -> list[Measured]:
     """The measurements of a sweep, as it left them."""
     again = "run the same `limbeck sweep` again, which writes it anew"
     plan, places, rows = read_json(folder / PLAN), read_json(folder / MEASURED, again), read_results(folder).rows
-    runs = {name: [read_measured(folder / place) for place in some] for name, some in places.items()}
+    runs = {name: [read_measured(folder / place, task.result_type) for place in some] for name, some in places.items()}
     return finish([over_seeds(runs[row.name], row.name, []) for row in rows if row.name in runs], plan["against"])

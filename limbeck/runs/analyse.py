@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -21,9 +21,11 @@ from limbeck.report.analyses.stored import NOT_KEPT, forget, leave_out, store
 from limbeck.report.formatting import listed
 from limbeck.runs.grid import Axis
 from limbeck.runs.results import Measured
-from limbeck.runs.session import Session
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.queries import draw
+
+if TYPE_CHECKING:
+    from limbeck.runs.ranking_task import RankingTask
 
 MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
 
@@ -31,9 +33,9 @@ MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
 class Analyst:
     """Computes the analyses of what was measured, and keeps them beside it."""
 
-    def __init__(self, session: Session, measured: Sequence[Measured], folder: Path) -> None:
+    def __init__(self, task: RankingTask, measured: Sequence[Measured], folder: Path) -> None:
         self.folder = folder
-        self.measured = measured_run(session, measured, folder)
+        self.measured = measured_run(task, measured, folder)
 
     def run(self, names: Sequence[str], strict: bool = False) -> None:
         """The analyses called `names`; one that lacks what it needs says so in the report, or raises if `strict`."""
@@ -43,16 +45,16 @@ class Analyst:
             store(self.folder, name, partial(known[name].of, self.measured), strict)
 
 
-def measured_run(session: Session, measured: Sequence[Measured], folder: Path) -> MeasuredRun:
-    """What analyses read of a session: of its test queries a sample, of its training queries those that are no test
+def measured_run(task: RankingTask, measured: Sequence[Measured], folder: Path) -> MeasuredRun:
+    """What analyses read of a task: of its test queries a sample, of its training queries those that are no test
     queries.
     """
-    splits, recipe = session.splits, session.recipe
+    splits, recipe = task.splits, task.recipe
     chosen = set(draw(splits.test, MOST_QUERIES, recipe.data_seed))
     labels = {query: splits.test_labels[query] for query in chosen}
     train = {query: grades for query, grades in splits.train_labels.items() if query not in splits.test_labels}
     return MeasuredRun(
-        data=session.data,
+        data=task.data,
         labels=labels,
         models=[_model(one) for one in measured if one.row.measures],
         folder=folder,
@@ -60,30 +62,29 @@ def measured_run(session: Session, measured: Sequence[Measured], folder: Path) -
         dev_labels=splits.dev_labels,
         relevance_level=recipe.evaluation.relevance_level,
         document_length=recipe.student.document_length,
-        teacher_matrix=partial(_teacher_matrix, session, labels),
+        teacher_matrix=partial(_teacher_matrix, task, labels),
     )
 
 
 def _model(one: Measured) -> MeasuredModel:
-    assert isinstance(one.result, RankingResult)
-    row = one.row
-    return MeasuredModel(row.name, row.kind, row.measures, one.result, one.run, row.significance)
+    row, result = one.row, cast(RankingResult, one.result)
+    return MeasuredModel(row.name, row.kind, row.measures, result, one.run, row.significance)
 
 
-def _teacher_matrix(session: Session, labels: Qrels) -> Run:
+def _teacher_matrix(task: RankingTask, labels: Qrels) -> Run:
     """A full matrix: some test queries, each with documents of all of them, positives first, then candidates."""
-    teacher = prepare_teacher(session)
+    teacher = prepare_teacher(task)
     if teacher is None:
         raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
-    spec = session.recipe.evaluation
-    queries = draw(labels, spec.rank_queries, session.recipe.data_seed)
+    spec = task.recipe.evaluation
+    queries = draw(labels, spec.rank_queries, task.recipe.data_seed)
     depth = max(10, 2 * -(-spec.rank_documents // len(queries)))  # twice the need: lists have documents in common
-    found = session.candidates(queries, session.recipe.data.test or "test", depth)
+    found = task.candidates(queries, task.recipe.data.test or "test", depth)
     level = spec.relevance_level
     own = [list(dict.fromkeys([*positives(labels[query], level), *found[query]])) for query in queries]
     in_turn = (row[place] for place in range(max(map(len, own))) for row in own if place < len(row))
     chosen = list(dict.fromkeys(in_turn))[: spec.rank_documents]
-    return rerank(teacher, session.data, dict.fromkeys(queries, chosen))
+    return rerank(teacher, task.data, dict.fromkeys(queries, chosen))
 
 
 class _Placed(NamedTuple):
@@ -135,7 +136,7 @@ def analyse_axis(
 
 def _lacks_train_test(placed: Sequence[_Placed], teachers: Sequence[Measured], measure: str) -> str | None:
     """Why train and test are not compared; empty where there is nothing to compare with."""
-    if not teachers or not isinstance(placed[0].found.result, RankingResult):
+    if not teachers or not placed[0].found.result.by_query(measure):
         return ""
     if any(f"train {measure}" not in row.measures for row in [teachers[0].row, *(one.found.row for one in placed)]):
         return "no training queries were measured; set evaluation.train_queries, e.g. to 200, and sweep again"
@@ -154,12 +155,11 @@ def _line_name(place: dict[str, str], key: str) -> str:
 
 def _train_test(one: _Placed, measure: str) -> TrainTest:
     """A measurement's values, query by query, on training queries and on test queries."""
-    result, train = one.found.result, f"train {measure}"
-    assert isinstance(result, RankingResult)
-    if train not in result.besides:
+    result = one.found.result
+    train = result.by_query(f"train {measure}")
+    if not train:
         raise LimbeckError(NOT_KEPT)
-    test = dict(zip(result.query_ids, result.per_query[measure].tolist(), strict=True))
-    return TrainTest(one.name, one.value, result.besides[train], test, one.seed)
+    return TrainTest(one.name, one.value, train, result.by_query(measure), one.seed)
 
 
 def _number(text: str) -> float | None:

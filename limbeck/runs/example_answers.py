@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limbeck.data import Texts, ranked
 from limbeck.evaluation import rerank, retrieve
 from limbeck.evaluation.rank import can_search
 from limbeck.matchers import Matcher
-from limbeck.runs.session import Session
 from limbeck.search.sparse import bm25_candidates
+
+if TYPE_CHECKING:
+    from limbeck.runs.ranking_task import RankingTask
 
 RESULTS = 3
 
 
 def answer(
-    session: Session, teacher: Matcher, name: str, student: Matcher, questions: Sequence[str]
+    task: RankingTask, teacher: Matcher, name: str, student: Matcher, questions: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The best documents of each for every question.
 
     The student searches the whole corpus, as it can; the teacher re-ranks what the student and BM25 found.
     """
-    depth = session.recipe.evaluation.depth
+    depth = task.recipe.evaluation.depth
     asked = Texts.from_dict({str(number): question for number, question in enumerate(questions)})
-    data = replace(session.data, queries=asked)
-    found = bm25_candidates(data, list(asked), depth, session.sparse)
+    data = replace(task.data, queries=asked)
+    found = bm25_candidates(data, list(asked), depth, task.sparse)
     ahead = can_search(student)
     searched = retrieve(student, data, list(asked), depth) if ahead else rerank(student, data, found)
     both = {key: list(dict.fromkeys([*found[key], *searched[key]])) for key in asked}

@@ -9,7 +9,7 @@ import numpy as np
 from limbeck.data import Pair, PairData
 from limbeck.data.pairs import place_of
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.pairs import CORRELATIONS, DEFAULTS, check_measures, pair_task
+from limbeck.evaluation.pairs import CORRELATIONS, DEFAULTS, check_measures, scored_pairs
 from limbeck.objectives import binary_ce, soft_binary_ce
 from limbeck.recipe.recipe import Recipe
 from limbeck.runs.pair_classes import class_count, has_classes, only_yes_or_no
@@ -140,7 +140,7 @@ def _measures(recipe: Recipe, data: PairData, splits: Splits, measures: Sequence
     if not tested or any(_no_class(pair, outputs) for pair in tested if outputs > 1):
         return
     try:
-        task = pair_task(np.zeros((len(tested), outputs)), label_array(tested))
+        task = scored_pairs(np.zeros((len(tested), outputs)), label_array(tested))
         check_measures(task, measures or DEFAULTS[task.kind])
     except LimbeckError as error:
         classes = class_count(data) or 0

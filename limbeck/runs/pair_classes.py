@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from limbeck.data import Pair, PairData, load
+from limbeck.data.by_kind import by_kind
 from limbeck.objectives import class_ce, soft_class_ce
 from limbeck.progress import say
 from limbeck.recipe.files import load_recipe
@@ -26,7 +27,7 @@ def with_classes(recipe: Recipe) -> Recipe:
     if recipe.teacher is not None and trained is not None and trained.output_count == 1:
         wanting += ["teacher.train"] if has_classes(recipe.teacher.stages) else []
     data = load(recipe.data.source) if wanting else None
-    count = class_count(data) if isinstance(data, PairData) else None
+    count = by_kind(data, lambda _: None, class_count) if data is not None else None
     if data is None or count is None:
         return recipe
     say(f"{data.name}: labels of {count} classes; {' and '.join(f'{who}.outputs' for who in wanting)} set to {count}")

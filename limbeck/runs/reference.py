@@ -19,7 +19,7 @@ from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
 from limbeck.training.stored_outputs import StoredOutputs, stored_embeddings
 
 if TYPE_CHECKING:
-    from limbeck.runs.base_session import BaseSession
+    from limbeck.runs.task import Task
 
 
 def has_one_vector(matcher: object) -> bool:
@@ -31,12 +31,12 @@ def has_one_vector(matcher: object) -> bool:
 class Reference:
     """The dual encoder whose space a student should live in, and its embeddings, kept with the run."""
 
-    session: BaseSession
+    task: Task
 
     @cached_property
     def matcher(self) -> EncodingMatcher:
-        teacher = self.session.teacher if self.is_known else None
-        found = teacher if has_one_vector(teacher) else untrained_start(self.session.first_start())
+        teacher = self.task.teacher if self.is_known else None
+        found = teacher if has_one_vector(teacher) else untrained_start(self.task.first_start())
         if not has_one_vector(found):
             problem = f"a {found.kind} has no embedding to match" if found is not None else "there is no dual encoder"
             raise LimbeckError(f"{problem}; give a teacher, or a student.init_from, that is a dual encoder")
@@ -45,7 +45,7 @@ class Reference:
 
     @cached_property
     def embeddings(self) -> StoredOutputs:
-        return stored_embeddings(self.matcher, self.session.folder / "teacher" / "embeddings")
+        return stored_embeddings(self.matcher, self.task.folder / "teacher" / "embeddings")
 
     def serve_documents(self, matcher: Matcher) -> None:
         """Let stored vectors stand in for a document tower that is the reference's own; it must not be trained."""
@@ -55,7 +55,7 @@ class Reference:
     @property
     def is_known(self) -> bool:
         """Whether the run's teacher is ready; before that it is not asked for anything."""
-        return self.session.teacher_is_ready
+        return self.task.teacher_is_ready
 
     def of(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Its embeddings [n, dim] of texts at each position."""

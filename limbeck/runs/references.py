@@ -11,25 +11,22 @@ from limbeck.files import slug
 from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.progress import say
 from limbeck.report.formatting import measure_title
-from limbeck.runs.base_session import BaseSession
 from limbeck.runs.measured import once
-from limbeck.runs.pair_results import PairBench
 from limbeck.runs.reference import untrained_start
-from limbeck.runs.results import Bench, Measured
+from limbeck.runs.results import Measured
+from limbeck.runs.task import Task
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.training.log import best_on_dev
 from limbeck.training.processes import main_first
 
-Benches = Callable[[], Bench | PairBench]
 
-
-def measure_references(session: BaseSession, bench: Benches, place: Path | None = None) -> dict[str, Measured]:
+def measure_references(task: Task, place: Path | None = None) -> dict[str, Measured]:
     """Every reference under a name for its directory; those that lie in `place` already are not measured again."""
     found = {}
-    for name, measure in _references(session, bench):
+    for name, measure in _references(task):
         try:
-            found[slug(name)] = once(place / slug(name), measure) if place is not None else measure()
+            found[slug(name)] = once(place / slug(name), measure, task.result_type) if place is not None else measure()
         except _NoRow as reason:
             say(f"{name}: {reason}")
     return found
@@ -39,59 +36,54 @@ class _NoRow(Exception):
     """Why a reference has no row in the table."""
 
 
-def _references(session: BaseSession, bench: Benches) -> Iterator[tuple[str, Callable[[], Measured]]]:
-    spec = session.recipe.teacher
+def _references(task: Task) -> Iterator[tuple[str, Callable[[], Measured]]]:
+    spec = task.recipe.teacher
     if spec is not None and not spec.only_scores:
-        yield "teacher", partial(_teacher, session, bench)
-    for baseline in session.recipe.evaluation.baselines:
-        if baseline == "bm25" and session.ranks:
-            yield "BM25", partial(_bm25, bench)
-        start = session.first_start().init_from
+        yield "teacher", partial(_teacher, task)
+    own = task.own_baselines()
+    for baseline in task.recipe.evaluation.baselines:
+        if baseline in own:
+            yield own[baseline]
+        start = task.first_start().init_from
         if baseline == "start" and (spec is None or start != spec.model):  # else that row is there already
-            yield f"{start}, as it is", partial(_start, session, bench)
+            yield f"{start}, as it is", partial(_start, task)
 
 
-def _teacher(session: BaseSession, bench: Benches) -> Measured:
-    teacher = prepare_teacher(session)
+def _teacher(task: Task) -> Measured:
+    teacher = prepare_teacher(task)
     assert teacher is not None
-    return bench().model("teacher", "teacher", teacher)
+    return task.bench.model("teacher", "teacher", teacher)
 
 
-def _bm25(bench: Benches) -> Measured:
-    found = bench()
-    assert isinstance(found, Bench)
-    return found.bm25()
+def _start(task: Task) -> Measured:
+    spec = task.first_start()
+    return task.bench.model(f"{spec.init_from}, as it is", "baseline", _as_it_is(task, spec))
 
 
-def _start(session: BaseSession, bench: Benches) -> Measured:
-    spec = session.first_start()
-    return bench().model(f"{spec.init_from}, as it is", "baseline", _as_it_is(session, spec))
-
-
-def _as_it_is(session: BaseSession, spec: MatcherConfig) -> Matcher:
+def _as_it_is(task: Task, spec: MatcherConfig) -> Matcher:
     """The start of a model, if it gives the scores that the task asks for."""
     try:
         matcher = untrained_start(spec)
     except LimbeckError as error:
         raise _NoRow(f"no row in the table ({error})") from error
-    wanted = session.recipe.student.output_count
-    if matcher.outputs != wanted and max(matcher.outputs, wanted) > (1 if session.ranks else 2):
+    wanted = task.recipe.student.output_count
+    if not task.can_measure(matcher):
         raise _NoRow(f"gives {matcher.outputs} score per pair where the task has {wanted}, so it has no row")
     return matcher
 
 
-def teacher_below_its_start(session: BaseSession) -> str | None:
+def teacher_below_its_start(task: Task) -> str | None:
     """A line about a teacher that was trained and is worse on dev than what it started from; None where it is not.
 
     It is looked at before students learn from the teacher, and kept beside it.
     """
-    spec = session.recipe.teacher
-    if spec is None or spec.train is None or session.judged_dev is None or session.teacher is None:
+    spec = task.recipe.teacher
+    if spec is None or spec.train is None or task.judged_dev is None or task.teacher is None:
         return None
-    place = session.folder / "teacher" / "dev.json"
+    place = task.folder / "teacher" / "dev.json"
     with main_first() as main:
         if main and read_if_whole(place) is None:
-            write_sealed(place, _on_dev(session, spec.train))
+            write_sealed(place, _on_dev(task, spec.train))
     found = read_if_whole(place) or {}
     if "start" not in found or found["teacher"] >= found["start"]:
         return None
@@ -100,14 +92,14 @@ def teacher_below_its_start(session: BaseSession) -> str | None:
     return f"the teacher has {values} of its start as it is ({spec.train.init_from}); {remedy}"
 
 
-def _on_dev(session: BaseSession, spec: MatcherConfig) -> dict[str, object]:
+def _on_dev(task: Task, spec: MatcherConfig) -> dict[str, object]:
     """The first dev measure of the teacher and of its start; of the teacher alone, where the start gives no score."""
-    judge, last = session.judged_dev, len(session.recipe.teacher.stages) - 1  # type: ignore[union-attr]
-    assert judge is not None and session.teacher is not None
-    seen = best_on_dev(session.log, "teacher", last) or judge(session.teacher)
+    judge, last = task.judged_dev, len(task.recipe.teacher.stages) - 1  # type: ignore[union-attr]
+    assert judge is not None and task.teacher is not None
+    seen = best_on_dev(task.log, "teacher", last) or judge(task.teacher)
     measure = next(iter(seen))
     try:
-        start = {"start": judge(_as_it_is(session, spec))[measure]}
+        start = {"start": judge(_as_it_is(task, spec))[measure]}
     except _NoRow:
         start = {}
     return {"measure": measure, "teacher": seen[measure], **start}

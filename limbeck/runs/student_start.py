@@ -17,8 +17,8 @@ from limbeck.matchers.safe_loading import HERE_ONLY
 from limbeck.matchers.starts import local_start, start_of
 from limbeck.progress import say
 from limbeck.recipe.recipe import Recipe, Stage
-from limbeck.runs.base_session import BaseSession
 from limbeck.runs.reference import Reference
+from limbeck.runs.task import Task
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.training.processes import main_first
 from limbeck.training.stages import frozen
@@ -28,16 +28,16 @@ ALIGNED_ON = 4000  # texts that a map is fitted to, over both sides
 LAYERS_ON = 400  # texts on which subsets of layers are compared
 
 
-def start_student(session: BaseSession, recipe: Recipe, work: Path) -> Matcher:
+def start_student(task: Task, recipe: Recipe, work: Path) -> Matcher:
     """The recipe's student before its first stage, with everything done that takes no gradient."""
-    config, seed, reference = session.student_spec(recipe.student), recipe.seed, session.reference
+    config, seed, reference = task.student_spec(recipe.student), recipe.seed, task.reference
     if isinstance(config.layers, str):
-        config = config.model_copy(update={"layers": _chosen_layers(session, config, reference, work, seed)})
+        config = config.model_copy(update={"layers": _chosen_layers(task, config, reference, work, seed)})
     student = untrained_student(recipe.stages, config, seed)
     if "document" in recipe.student.taken_from_teacher and recipe.teacher is not None and recipe.teacher.length:
         student.limit_tokens(recipe.teacher.length)  # its document tower reads what the teacher reads
     if getattr(config, "align", False):
-        texts = session.sample_texts(ALIGNED_ON, seed)
+        texts = task.sample_texts(ALIGNED_ON, seed)
         for fitted in student.align(texts, reference.of(texts), seed):
             say(f"aligned with a cosine of {fitted.cosine:.3f} to the reference on held-out texts")
     elif any(stage.teacher_signals & EMBEDDINGS for stage in recipe.stages):
@@ -71,25 +71,23 @@ def _same_size(student: Matcher, reference: EncodingMatcher, seed: int) -> None:
     student.append_projection(linear)
 
 
-def _chosen_layers(
-    session: BaseSession, config: MatcherConfig, reference: Reference, work: Path, seed: int
-) -> tuple[int, ...]:
+def _chosen_layers(task: Task, config: MatcherConfig, reference: Reference, work: Path, seed: int) -> tuple[int, ...]:
     """The layers that `auto` stands for; a run that goes on takes those that it chose before."""
     place = work / "layers.json"
     with main_first() as main:
         if main and read_if_whole(place) is None:
             work.mkdir(parents=True, exist_ok=True)
-            write_sealed(place, {"layers": list(_try_layers(session, config, reference, seed))})
+            write_sealed(place, {"layers": list(_try_layers(task, config, reference, seed))})
     found = read_if_whole(place)
     assert found is not None
     return tuple(found["layers"])
 
 
-def _try_layers(session: BaseSession, config: MatcherConfig, reference: Reference, seed: int) -> tuple[int, ...]:
+def _try_layers(task: Task, config: MatcherConfig, reference: Reference, seed: int) -> tuple[int, ...]:
     start = start_of(local_start(config)).init_from
     there = int(AutoConfig.from_pretrained(start, **HERE_ONLY).num_hidden_layers)
     count = wanted_layers(str(config.layers), there)
-    texts = session.sample_texts(LAYERS_ON, seed)
+    texts = task.sample_texts(LAYERS_ON, seed)
     targets = reference.of(texts)
 
     def judge(layers: tuple[int, ...]) -> float:

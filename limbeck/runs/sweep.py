@@ -21,7 +21,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +33,15 @@ from limbeck.matchers.device_choice import restoring_device, use_recipe_device
 from limbeck.progress import say
 from limbeck.recipe.recipe import Recipe
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
-from limbeck.runs.analyse import Analyst, analyse_axis
-from limbeck.runs.base_session import BaseSession, DevMeasure
-from limbeck.runs.cautions import cautions
-from limbeck.runs.example_answers import answer
+from limbeck.runs.finish_run import Trained, answer_questions, finish_run
 from limbeck.runs.grid import Axis, Cell, cells, load_base, parse_axis, refuse_repeated, refuse_unused
 from limbeck.runs.measured import RESULT, read_measured, save_measured
+from limbeck.runs.open_task import open_task
 from limbeck.runs.pair_classes import with_classes
-from limbeck.runs.pair_results import PairBench
 from limbeck.runs.references import measure_references
-from limbeck.runs.results import Bench, Measured, ResultRow, finish, over_seeds
-from limbeck.runs.run import (
-    METRICS,
-    STUDENTS,
-    Result,
-    bench_of,
-    claim_folder,
-    finished_run,
-    open_session,
-    read_results,
-    write_results,
-)
-from limbeck.runs.session import Session
+from limbeck.runs.results import Measured, over_seeds
+from limbeck.runs.run_folder import METRICS, STUDENTS, Result, claim_folder, finished_run, read_results
+from limbeck.runs.task import DevMeasure, Task
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.runs.train_student import train_student
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
@@ -112,8 +98,8 @@ def sweep(
         work.check(cell, tuned=len(tuned) > 0)
     claim_folder(folder, base)  # only now: a mistake leaves no folder behind
     with alone_in(folder):
-        for session in work.sessions.values():
-            session.folder.mkdir(parents=True, exist_ok=True)
+        for task in work.tasks.values():
+            task.folder.mkdir(parents=True, exist_ok=True)
         measured: list[Measured] = []
         for number, cell in enumerate(grid, start=1):
             say(f"{number} of {len(grid)}: {cell.name}")
@@ -122,28 +108,22 @@ def sweep(
         if not measured:
             raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
         work.keep_best()
-        finished = finish([*work.references(), *measured], reference)
+        references = work.references()
         if reference in work.lost:
             untested = f"{reference} failed, and nothing is tested against it."
             say(untested)
             note, plan = f"{note} {untested}".strip(), plan | {"against_failed": True}
-        if isinstance(work.home, Session):
-            Analyst(work.home, finished, folder).run(base.evaluation.analyses)
-        analyse_axis(folder, axes, work.points, finished)
-        rows = [one.row for one in finished]
-        rows += [ResultRow(name, "student", {}, runs=0, failed=errors) for name, errors in work.lost.items()]
-        work.answer(questions)
-        seconds = time.monotonic() - began
+        answer_questions(work.home, folder, work.best_name, work.best, questions)
         told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}
-        warnings = [*dict.fromkeys(line for each in work.used for line in each.warnings), *cautions(finished)]
-        write_results(work.home, folder, rows, seconds, title=base.name, note=note, sweep=told, warnings=warnings)
-        for session in work.sessions.values():
-            shutil.rmtree(session.work, ignore_errors=True)
+        trained = Trained(work.used, references, measured, work.points, work.lost)
+        result = finish_run(base, folder, trained, began, axes, reference, note, told)
+        for task in work.tasks.values():
+            shutil.rmtree(task.work, ignore_errors=True)
         write_json(folder / MEASURED, work.places())
         write_json(folder / PLAN, plan)  # last: a plan beside older results would pass for finished
         if not keep:
             work.drop_students()
-        return Result(folder, rows, seconds, warnings)
+        return result
 
 
 def _place_for(out: str | Path | None, base: Recipe) -> Path:
@@ -200,29 +180,29 @@ def _differ(tries: dict[str, list[Cell]]) -> bool:
     return len({_shared(cell.recipe) for some in tries.values() for cell in some}) > 1
 
 
-def _refuse_no_dev(session: BaseSession) -> None:
+def _refuse_no_dev(task: Task) -> None:
     """Refuse to tune where nothing tells settings apart. A teacher with a model always can, once it is made."""
-    teacher = session.recipe.teacher
-    judges = session.judged_dev is not None or (teacher is not None and not teacher.only_scores)
-    if not session.facts()["queries_dev"] or not (judges or _dev_measure(session) is not None):
+    teacher = task.recipe.teacher
+    judges = task.judged_dev is not None or (teacher is not None and not teacher.only_scores)
+    if not task.facts()["queries_dev"] or not (judges or _dev_measure(task) is not None):
         raise LimbeckError(NO_DEV)
 
 
-def _read_teacher(session: BaseSession) -> None:
+def _read_teacher(task: Task) -> None:
     """Load a teacher that is not to be trained, or its scores, unless it has been measured and may never be needed."""
-    teacher = session.recipe.teacher
-    if teacher is None or teacher.train is not None or (session.folder / "references" / DONE).exists():
+    teacher = task.recipe.teacher
+    if teacher is None or teacher.train is not None or (task.folder / "references" / DONE).exists():
         return
-    prepare_teacher(session)
-    if isinstance(session, Session) and teacher.only_scores:
-        _ = session.given_scores
+    prepare_teacher(task)
+    if teacher.only_scores:
+        task.read_given_scores()
 
 
-def _dev_measure(session: BaseSession) -> DevMeasure | None:
+def _dev_measure(task: Task) -> DevMeasure | None:
     """How students are judged on dev; without labels the teacher judges them, and has to be ready."""
-    if session.judged_dev is None:
-        prepare_teacher(session)
-    return session.student_dev
+    if task.judged_dev is None:
+        prepare_teacher(task)
+    return task.student_dev
 
 
 class _Sweep:
@@ -230,56 +210,49 @@ class _Sweep:
 
     def __init__(self, base: Recipe, folder: Path, seeds: list[int], several: bool) -> None:
         self.base, self.folder, self.seeds, self.several = base, folder, seeds, several
-        self.sessions: dict[str, BaseSession] = {}
-        self.benches: dict[str, Bench | PairBench] = {}
-        self.owners: dict[str, str] = {}  # the first cell of each session
+        self.tasks: dict[str, Task] = {}
+        self.owners: dict[str, str] = {}  # the first cell of each task
         self.errors: list[str] = []
         self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
         self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
         self.measured_at: dict[str, list[str]] = {}  # of references: the row's name, and its directories
         self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
 
-    def session(self, recipe: Recipe) -> BaseSession:
-        """The session of all runs with this data and teacher; in the sweep's own directory if there is only one."""
+    def task(self, recipe: Recipe) -> Task:
+        """The task of all runs with this data and teacher; in the sweep's own directory if there is only one."""
         key = _shared(recipe)
-        if key not in self.sessions:
+        if key not in self.tasks:
             place = self.folder / "shared" / key[:8] if self.several else self.folder
-            self.sessions[key] = open_session(recipe, place)
-        return self.sessions[key]
+            self.tasks[key] = open_task(recipe, place)
+        return self.tasks[key]
 
     def check(self, cell: Cell, tuned: bool) -> None:
         """Read the data of a cell: what is wrong with them, or lacks for tuning, is said once, and before training."""
         recipe = cell.with_seed(self.seeds[0])
-        known = _shared(recipe) in self.sessions
-        session = self.session(recipe)
-        session.check(recipe)
+        known = _shared(recipe) in self.tasks
+        task = self.task(recipe)
+        task.check(recipe)
         if not known:
-            if not session.has_test:
-                problem = f"{session.data.name}: {session.no_test()}, and a sweep compares on it"
+            if not task.has_test:
+                problem = f"{task.data.name}: {task.no_test()}, and a sweep compares on it"
                 raise LimbeckError(f"{problem}; give data.test")
             if tuned:
-                _refuse_no_dev(session)
-            _read_teacher(session)
+                _refuse_no_dev(task)
+            _read_teacher(task)
 
-    def _teacher_name(self, session: BaseSession) -> str:
+    def _teacher_name(self, task: Task) -> str:
         """What the teacher's row is called: one of several goes by the first cell that learns from it."""
-        return f"teacher of {self.owners[_shared(session.recipe)]}" if self.several else "teacher"
+        return f"teacher of {self.owners[_shared(task.recipe)]}" if self.several else "teacher"
 
     @property
-    def used(self) -> list[BaseSession]:
-        """The sessions of what was measured: those of failures, and of settings that were not chosen, have no part."""
-        return [session for key, session in self.sessions.items() if key in self.owners]
+    def used(self) -> list[Task]:
+        """The tasks of what was measured: those of failures, and of settings that were not chosen, have no part."""
+        return [task for key, task in self.tasks.items() if key in self.owners]
 
     @property
-    def home(self) -> BaseSession:
-        """The session that the report is about."""
+    def home(self) -> Task:
+        """The task that the report is about."""
         return self.used[0]
-
-    def bench(self, session: BaseSession) -> Bench | PairBench:
-        key = _shared(session.recipe)
-        if key not in self.benches:
-            self.benches[key] = bench_of(session)
-        return self.benches[key]
 
     def cell(self, cell: Cell, tries: list[Cell]) -> Measured | None:
         """All seeds of one cell, after its tuning; None if every one of them failed."""
@@ -297,12 +270,12 @@ class _Sweep:
             self.lost[cell.name] = failed
             return None
         assert chosen is not None
-        session = self.session(chosen.with_seed(self.seeds[0]))
-        self.owners.setdefault(_shared(session.recipe), cell.name)
+        task = self.task(chosen.with_seed(self.seeds[0]))
+        self.owners.setdefault(_shared(task.recipe), cell.name)
         choice = chosen.name.removeprefix(cell.name).removeprefix(", ")
         gathered = over_seeds(found, cell.name, failed, choice or None)
         row = replace(gathered.row, logged=chosen.full_name)
-        return replace(gathered, row=row, teacher=self._teacher_name(session))
+        return replace(gathered, row=row, teacher=self._teacher_name(task))
 
     def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
         """The setting with the best first seed on dev; the only one, where there is nothing to choose."""
@@ -327,7 +300,7 @@ class _Sweep:
             (place / ERROR).unlink(missing_ok=True)
             return result
         except Exception as error:
-            if any(session.teacher_failed for session in self.sessions.values()):
+            if any(task.teacher_failed for task in self.tasks.values()):
                 raise
             reason = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, LimbeckError) and (place / "recipe.yaml").exists():
@@ -342,22 +315,22 @@ class _Sweep:
         inner = [] if tried.full_name == cell.full_name else [tried.folder]
         return self.folder.joinpath(STUDENTS, cell.folder, *inner, f"seed-{seed}")
 
-    def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[BaseSession, Path, Matcher]:
+    def _student(self, cell: Cell, tried: Cell, seed: int) -> tuple[Task, Path, Matcher]:
         """A trained student, and its directory."""
         recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
-        session = self.session(recipe)
+        task = self.task(recipe)
         claim_folder(place, recipe)
         label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # names checkpoints too
-        student = train_student(session, recipe, label, place / "student")
+        student = train_student(task, recipe, label, place / "student")
         shutil.rmtree(place / "work", ignore_errors=True)
-        return session, place, student
+        return task, place, student
 
     def _dev(self, cell: Cell, tried: Cell, seed: int) -> float:
         """The student's quality on dev, from its file if it is known."""
         known = self._place(cell, tried, seed) / "dev.json"
         if read_if_whole(known) is None:
-            session, _, student = self._student(cell, tried, seed)
-            dev = _dev_measure(session)
+            task, _, student = self._student(cell, tried, seed)
+            dev = _dev_measure(task)
             if dev is None:
                 raise LimbeckError(NO_DEV)
             write_sealed(known, dev(student))
@@ -367,43 +340,40 @@ class _Sweep:
         """A run's result, from its files if they are there."""
         place = self._place(cell, tried, seed)
         if read_if_whole(place / RESULT) is None:
-            session, place, student = self._student(cell, tried, seed)
-            objectives = " + ".join(text for stage in tried.recipe.stages for text in stage.objectives)
-            measured = self.bench(session).model(cell.name, "student", student, objectives)
-            dev = _dev_measure(session)
+            task, place, student = self._student(cell, tried, seed)
+            measured = task.measure_student(cell.name, student, tried.recipe)
+            dev = _dev_measure(task)
             if dev is not None and read_if_whole(place / "dev.json") is None:
                 write_sealed(place / "dev.json", dev(student))
             save_measured(measured, place)
         else:
             claim_folder(place, tried.with_seed(seed))
-            self.session(tried.with_seed(seed))
+            task = self.task(tried.with_seed(seed))
         quality = next(iter(read_sealed(place / "dev.json").values())) if (place / "dev.json").exists() else 0.0
-        measured = read_measured(place)
+        measured = read_measured(place, task.result_type)
         self.done.append((float(quality), cell, tried, seed))
         self.points.append((cell.settings, seed, measured))
         return measured
 
     def references(self) -> list[Measured]:
-        """Teacher and baselines of every session, measured once."""
+        """Teacher and baselines of every task, measured once."""
         found: list[Measured] = []
-        for session in self.used:
-            place = session.folder / "references"
-            measured = measure_references(session, partial(self.bench, session), place)
+        for task in self.used:
+            place = task.folder / "references"
+            measured = measure_references(task, place)
             write_json(place / DONE, list(measured))
             for name, one in measured.items():
-                known = self._named(one, session)
+                known = self._named(one, task)
                 self.measured_at.setdefault(known.row.name, []).append(str((place / name).relative_to(self.folder)))
                 found.append(known)
         return found
 
-    def _named(self, measured: Measured, session: BaseSession) -> Measured:
-        """A reference under a name of its own, where several sessions have one."""
-        teacher = self._teacher_name(session)
+    def _named(self, measured: Measured, task: Task) -> Measured:
+        """A reference under a name of its own, where several tasks have one."""
+        teacher = self._teacher_name(task)
         if measured.row.kind == "teacher":
             return replace(measured, row=replace(measured.row, name=teacher), teacher=teacher)
-        name = (
-            f"{measured.row.name}, with {self.owners[_shared(session.recipe)]}" if self.several else measured.row.name
-        )
+        name = f"{measured.row.name}, with {self.owners[_shared(task.recipe)]}" if self.several else measured.row.name
         return replace(measured, row=replace(measured.row, name=name), teacher=teacher)
 
     def places(self) -> dict[str, list[str]]:
@@ -413,14 +383,6 @@ class _Sweep:
             place = self._place(cell, tried, seed).relative_to(self.folder)
             found.setdefault(cell.name, []).append(str(place))
         return found
-
-    def answer(self, questions: Sequence[str]) -> None:
-        """What teacher and best student answer, for the report."""
-        home = self.home
-        teacher = prepare_teacher(home) if questions and isinstance(home, Session) else None
-        if isinstance(home, Session) and teacher is not None:
-            found = answer(home, teacher, self.best_name, self.best, questions)
-            write_json(self.folder / "examples.json", found)
 
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to where a run has its student."""

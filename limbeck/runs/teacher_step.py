@@ -9,27 +9,27 @@ import torch
 from limbeck.matchers import Matcher, build
 from limbeck.matchers import load as load_matcher
 from limbeck.recipe.recipe import Recipe
-from limbeck.runs.base_session import BaseSession
+from limbeck.runs.task import Task
 from limbeck.training.processes import main_first
 from limbeck.training.stages import Fit, fit
 
 
-def prepare_teacher(session: BaseSession) -> Matcher | None:
-    """The teacher's model, loaded or trained now if this session does not have it yet.
+def prepare_teacher(task: Task) -> Matcher | None:
+    """The teacher's model, loaded or trained now if this task does not have it yet.
 
-    None where there is no teacher, or only its scores are known. What reads `session.teacher` comes after this step.
+    None where there is no teacher, or only its scores are known. What reads `task.teacher` comes after this step.
     """
-    if not session.teacher_is_ready:
-        session.teacher_failed = True
-        session.teacher = _load_or_train(session)
-        session.teacher_failed = False
-    return session.teacher
+    if not task.teacher_is_ready:
+        task.teacher_failed = True
+        task.teacher = _load_or_train(task)
+        task.teacher_failed = False
+    return task.teacher
 
 
-def has_to_be_trained(session: BaseSession) -> bool:
+def has_to_be_trained(task: Task) -> bool:
     """Whether the teacher step will train: what is cheap to check is checked before it."""
-    spec = session.recipe.teacher
-    return spec is not None and spec.train is not None and not teacher_place(session.folder).exists()
+    spec = task.recipe.teacher
+    return spec is not None and spec.train is not None and not teacher_place(task.folder).exists()
 
 
 def teacher_place(folder: Path) -> Path:
@@ -37,8 +37,8 @@ def teacher_place(folder: Path) -> Path:
     return folder / "teacher" / "model"
 
 
-def _load_or_train(session: BaseSession) -> Matcher | None:
-    spec = session.recipe.teacher
+def _load_or_train(task: Task) -> Matcher | None:
+    spec = task.recipe.teacher
     if spec is None or (spec.model is None and spec.train is None):
         return None
     if spec.model is not None:
@@ -46,19 +46,19 @@ def _load_or_train(session: BaseSession) -> Matcher | None:
         if spec.length is not None:
             found.limit_tokens(spec.length)
         return found
-    place = teacher_place(session.folder)
+    place = teacher_place(task.folder)
     if not place.exists():
-        _train(session, session.recipe, place)
+        _train(task, task.recipe, place)
     return load_matcher(place, bf16=spec.bf16)
 
 
-def _train(session: BaseSession, recipe: Recipe, place: Path) -> None:
+def _train(task: Task, recipe: Recipe, place: Path) -> None:
     spec, seed = recipe.teacher, recipe.teacher_seed
     assert spec is not None and spec.train is not None
     torch.manual_seed(seed)
     matcher = build(spec.train)
-    how = Fit("teacher", session.work, session.log, seed, session.judged_dev)
-    fit(matcher, spec.stages, lambda stage: session.lists(stage, seed), how)
+    how = Fit("teacher", task.work, task.log, seed, task.judged_dev)
+    fit(matcher, spec.stages, lambda stage: task.lists(stage, seed), how)
     with main_first() as main:
         if main:
             matcher.save_pretrained(place)

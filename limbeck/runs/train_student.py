@@ -10,10 +10,10 @@ from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.recipe.recipe import Recipe, Stage
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
-from limbeck.runs.base_session import BaseSession
 from limbeck.runs.reference import Reference
 from limbeck.runs.references import teacher_below_its_start
 from limbeck.runs.student_start import start_student, untrained_student
+from limbeck.runs.task import Task
 from limbeck.runs.teacher_step import has_to_be_trained, prepare_teacher
 from limbeck.training.lists import TextLists
 from limbeck.training.processes import is_main, main_first
@@ -23,62 +23,60 @@ from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
 
 
-def train_student(session: BaseSession, recipe: Recipe, name: str, place: Path) -> Matcher:
+def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher:
     """A trained student, from `place` if it is there already.
 
-    `recipe` is the session's, or one that differs from it in the student, its stages or its seed.
+    `recipe` is the task's, or one that differs from it in the student, its stages or its seed.
     """
     if not place.exists():
-        check_before_teacher(session, recipe)
-        teacher = prepare_teacher(session) if _needs_teacher(session, recipe) else None
-        student = start_student(session, recipe, place.parent / "work")
+        check_before_teacher(task, recipe)
+        teacher = prepare_teacher(task) if _needs_teacher(task, recipe) else None
+        student = start_student(task, recipe, place.parent / "work")
         if 1 not in student.trained_positions:
-            session.reference.serve_documents(student)
-        how = _fit_settings(session, recipe, name, place, student, teacher)
-        fit(student, recipe.stages, lambda stage: session.lists(stage, recipe.seed), how)
-        _save(session, student, place)
+            task.reference.serve_documents(student)
+        how = _fit_settings(task, recipe, name, place, student, teacher)
+        fit(student, recipe.stages, lambda stage: task.lists(stage, recipe.seed), how)
+        _save(task, student, place)
     return load_matcher(place)
 
 
-def check_before_teacher(session: BaseSession, recipe: Recipe) -> None:
+def check_before_teacher(task: Task, recipe: Recipe) -> None:
     """Find what is wrong with data, recipe and student before hours go into a teacher."""
-    session.check(recipe)
-    _ = session.judged_dev  # reads the data: a mistake there is named before any model is asked for
-    if not recipe.student.taken_from_teacher and has_to_be_trained(session):
+    task.check(recipe)
+    _ = task.judged_dev  # reads the data: a mistake there is named before any model is asked for
+    if not recipe.student.taken_from_teacher and has_to_be_trained(task):
         untrained_student(recipe.stages, recipe.student, recipe.seed)
 
 
-def _needs_teacher(session: BaseSession, recipe: Recipe) -> bool:
+def _needs_teacher(task: Task, recipe: Recipe) -> bool:
     """Whether the student learns or starts from the teacher, or is compared with it on dev, for want of labels."""
     student, fits = recipe.student, recipe.student.fits_to_reference
-    return _distils(recipe) or bool(student.taken_from_teacher) or fits or session.judged_dev is None
+    return _distils(recipe) or bool(student.taken_from_teacher) or fits or task.judged_dev is None
 
 
 def _distils(recipe: Recipe) -> bool:
     return any(stage.needs_teacher for stage in recipe.stages)
 
 
-def _fit_settings(
-    session: BaseSession, recipe: Recipe, name: str, place: Path, student: Matcher, teacher: Matcher | None
-) -> Fit:
+def _fit_settings(task: Task, recipe: Recipe, name: str, place: Path, student: Matcher, teacher: Matcher | None) -> Fit:
     """How the student is fitted: the teacher's signals, live or cached, the dev measure, and where things are kept."""
     teacher = teacher if _distils(recipe) else None
-    _refuse_outputs(session, student, teacher)
+    _refuse_outputs(task, student, teacher)
     live = teacher if recipe.teacher is not None and recipe.teacher.live else None
-    how = Fit(name, place.parent / "work", session.log, recipe.seed, session.student_dev, live)
-    how.outputs = session.work / "frozen"
-    _add_teacher_signals(how, teacher, session.reference, recipe.stages)
+    how = Fit(name, place.parent / "work", task.log, recipe.seed, task.student_dev, live)
+    how.outputs = task.work / "frozen"
+    _add_teacher_signals(how, teacher, task.reference, recipe.stages)
     if _distils(recipe):
-        lists = [session.lists(stage, recipe.seed) for stage in recipe.stages]  # all scores, before their statistics
-        how.standardise = session.standardise
+        lists = [task.lists(stage, recipe.seed) for stage in recipe.stages]  # all scores, before their statistics
+        how.standardise = task.standardise
         for stage, some in zip(recipe.stages, lists, strict=True):
             if isinstance(some, TextLists):
                 continue
             for line in poor_targets(stage, some, how.standardise, live) if is_main() else ():
-                session.warn(line)
-        session.warn(teacher_below_its_start(session))
-    dev = session.judged_dev
-    if "snapshots" in recipe.evaluation.analyses and dev is not None and session.ranks:
+                task.warn(line)
+        task.warn(teacher_below_its_start(task))
+    dev = task.snapshot_dev
+    if "snapshots" in recipe.evaluation.analyses and dev is not None:
         how.snapshots = place.parent / SNAPSHOTS
         if is_main() and not how.snapshots.exists():
             dev(student)
@@ -86,11 +84,10 @@ def _fit_settings(
     return how
 
 
-def _refuse_outputs(session: BaseSession, student: Matcher, teacher: Matcher | None) -> None:
-    for who, matcher in (("teacher", teacher), ("student", student)) if session.ranks else ():
-        if matcher is not None and matcher.outputs != 1:
-            problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
-            raise LimbeckError(f"{problem}; use a {who} with one output")
+def _refuse_outputs(task: Task, student: Matcher, teacher: Matcher | None) -> None:
+    for who, matcher in (("teacher", teacher), ("student", student)):
+        if matcher is not None:
+            task.require_outputs(who, matcher)
     if teacher is not None and teacher.outputs != student.outputs:
         problem = f"the teacher gives {teacher.outputs} scores per pair and the student {student.outputs}"
         raise LimbeckError(f"{problem}; set student.outputs to the teacher's")
@@ -107,10 +104,10 @@ def _add_teacher_signals(how: Fit, teacher: Matcher | None, reference: Reference
             how.reference, how.embeddings = reference.matcher, reference.embeddings
 
 
-def _save(session: BaseSession, student: Matcher, place: Path) -> None:
+def _save(task: Task, student: Matcher, place: Path) -> None:
     with main_first() as main:
         if main:
             beside = place.with_name(f".{place.name}.new")  # the student appears with all that belongs to it
             student.save_pretrained(beside)
-            session.after_training(student, beside)
+            task.after_training(student, beside)
             beside.rename(place)

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from limbeck.data import RankingData, Texts, load
+from limbeck.data.by_kind import require_ranking
 from limbeck.data.passages import load_passages
 from limbeck.data.written import record_files
 from limbeck.errors import LimbeckError, bad_input
@@ -83,9 +84,7 @@ def expand_data(
     """
     how = how or Sampling()
     keep = _share(teacher, keep)
-    data = load(source)
-    if not isinstance(data, RankingData):
-        raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and documents")
+    data = require_ranking(load(source), source)
     recover_directory(out)
     matcher = load_matcher(teacher) if teacher is not None else None  # a mistake is told before the work is done
     generator = QueryGenerator.load(model)

@@ -87,7 +87,9 @@ class Manifest:
             raise bad_input(path, f"is not a manifest ({error!r})", remedy) from error
 
 
-def require_same(path: Path, stored: Manifest, wanted: Manifest) -> None:
+def require_same(
+    path: Path, stored: Manifest, wanted: Manifest, remedy: str = "name another directory, or remove this one"
+) -> None:
     """Refuse to mix what two models made: name in what they differ."""
     differences = [
         *_differences(stored.identity, wanted.identity),
@@ -96,7 +98,7 @@ def require_same(path: Path, stored: Manifest, wanted: Manifest) -> None:
     if differences:
         more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
         problem = f"was made by something else: {'; '.join(differences[:SHOWN])}{more}"
-        raise bad_input(path, problem, "name another directory, or remove this one")
+        raise bad_input(path, problem, remedy)
 
 
 def _differences(was: dict[str, Any], now: dict[str, Any], within: str = "") -> Iterator[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from limbeck import __version__
 from limbeck.data import Qrels, RankingData, Run, Texts, load, write_scores
+from limbeck.data.by_kind import require_ranking
 from limbeck.data.queries import distinct, read_queries, text_key
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.evaluation import candidate_run, first_of, with_judged
@@ -117,9 +118,7 @@ def annotate_data(
 
     `shape` is that in which the scores are to be written out; what stands against it is said before hours of scoring.
     """
-    data = load(source)
-    if not isinstance(data, RankingData):
-        raise LimbeckError(f"{source}: holds pairs, not rankings; give a set with queries and documents")
+    data = require_ranking(load(source), source)
     extra: list[str] = []
     if queries is not None:
         data, extra = with_queries(data, queries, every=True)

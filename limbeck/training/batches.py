@@ -15,8 +15,8 @@ from torch.utils.data import Sampler
 
 from limbeck.matchers.base import Matcher, PreparedBatch, TextBatch
 from limbeck.matchers.gather import share
-from limbeck.signals import MaskedTokens, Signals, Targets
-from limbeck.training.corruption import Draws, drop_tokens, mask_tokens, text_shares
+from limbeck.signals import ChosenTokens, Signals, Targets
+from limbeck.training.corruption import Draws, choose_tokens, drop_tokens, mask_tokens, pair_shares, text_shares
 from limbeck.training.lists import Examples, TextLists
 from limbeck.training.teachers import CachedTeacher
 
@@ -88,6 +88,7 @@ class Collator:
     seed: int = 0
     token_dropout: float = 0.0
     restore_tokens: bool = False
+    name_tokens: bool = False
 
     def __call__(self, examples: list[tuple[int, int]]) -> Batch:
         if isinstance(self.lists, TextLists):
@@ -108,6 +109,8 @@ class Collator:
         student = self.student.prepare(batch, self.chunk)
         draws = Draws(self.seed, examples)
         tokens = self._masked(student, batch, columns, mask, draws) if self.restore_tokens else None
+        if self.name_tokens:
+            tokens = ChosenTokens(*choose_tokens(student, self.student.vocabulary, draws), pair_shares(mask[own]))
         if self.token_dropout:  # after masking: the pass that restores tokens has gaps enough
             drop_tokens(student, self.token_dropout, draws)
 
@@ -148,10 +151,10 @@ class Collator:
 
     def _masked(
         self, student: PreparedBatch, batch: TextBatch, columns: np.ndarray, mask: np.ndarray, draws: Draws
-    ) -> MaskedTokens:
+    ) -> ChosenTokens:
         """What was masked; the texts with gaps are added to the student's inputs."""
         ids, texts = mask_tokens(student, self.student.vocabulary, draws)
-        return MaskedTokens(ids, texts, text_shares(columns, mask, batch))
+        return ChosenTokens(ids, texts, text_shares(columns, mask, batch))
 
     def _columns(self, picked: list[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lists [B, K] as positions in `rows`, and which of them are real."""

@@ -1,4 +1,4 @@
-"""What a student does not get to see: tokens that are dropped, and masked ones that it has to restore.
+"""Which tokens are hidden from a model or asked of it: dropped ones, masked ones, and seen ones that it has to name.
 
 What is hidden in a text depends on the seed, on the examples of the batch and on the text's place among all texts of
 the batch; not on chunks, on the number of processes, or on what was drawn before. So a resumed run hides what it would
@@ -18,10 +18,10 @@ from limbeck.matchers.base import PreparedBatch, TextBatch
 from limbeck.matchers.chunks import texts_of_chunks
 from limbeck.matchers.token_head import Vocabulary
 
-MASKED = 0.15  # of the tokens that are not special (Devlin et al.)
+CHOSEN = 0.15  # of the tokens that are not special (Devlin et al.)
 AS_MASK, AS_RANDOM = 0.8, 0.1  # of these; the rest stay as they are, so that no token can be trusted
 
-DROPPING, MASKING = 0, 1  # what is drawn for one has no part in the other
+DROPPING, MASKING, NAMING = 0, 1, 2  # what is drawn for one has no part in the others
 
 Generators = Callable[[int], np.random.Generator]  # of each text of a part
 
@@ -69,6 +69,32 @@ def mask_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> 
     return torch.from_numpy(np.concatenate(ids)), torch.from_numpy(np.concatenate(texts))
 
 
+def choose_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> tuple[Tensor, Tensor]:
+    """Mark the tokens that a model has to name in the prepared pairs themselves; give the tokens, and each one's pair.
+
+    A seventh of all tokens, drawn anew in every step: logits of all of them, [tokens, vocabulary], would not fit.
+    """
+    ids, pairs, before = [], [], 0
+    for number, (part, first) in enumerate(inputs.tokenised):
+        generator = draws.of(NAMING, number, first)
+        for chunk, rows in zip(part.passes, texts_of_chunks(part), strict=True):
+            tokens = chunk["input_ids"].numpy()
+            chosen = np.zeros(tokens.shape, dtype=bool)
+            for row, places in enumerate(_maskable(tokens, chunk["attention_mask"].numpy(), vocabulary)):
+                chosen[row, _some(places, generator(rows[row]))] = True
+            chunk["chosen"] = torch.from_numpy(chosen)
+            ids.append(tokens[chosen])
+            pairs.append(np.repeat(np.array(rows) + before, chosen.sum(axis=1)))
+        before += len(part)
+    return torch.from_numpy(np.concatenate(ids)), torch.from_numpy(np.concatenate(pairs))
+
+
+def pair_shares(mask: np.ndarray) -> Tensor:
+    """How much each pair counts in the loss of each query: evenly in its own. [B, K] bool -> [B, B * K]"""
+    even = mask / np.maximum(1, mask.sum(axis=1, keepdims=True))
+    return torch.from_numpy((np.eye(len(mask))[:, :, None] * even).reshape(len(mask), -1)).float()
+
+
 def text_shares(columns: np.ndarray, mask: np.ndarray, batch: TextBatch) -> Tensor:
     """How much each text that this process encodes counts in the loss of each of its queries. [own B, own T]
 
@@ -87,16 +113,25 @@ def _with_gaps(
     tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary, generators: Iterator[np.random.Generator]
 ) -> tuple[np.ndarray, np.ndarray]:
     """What a chunk shows in place of its tokens [n, tokens], and which of them were chosen."""
+    assert vocabulary.mask is not None
     shown, chosen = tokens.copy(), np.zeros(tokens.shape, dtype=bool)
-    maskable = (mask != 0) & ~np.isin(tokens, vocabulary.special)
-    for row, generator in enumerate(generators):
-        (places,) = np.nonzero(maskable[row])
-        if not len(places):
-            continue
-        places = generator.choice(places, size=max(1, round(MASKED * len(places))), replace=False)
+    for row, (maskable, generator) in enumerate(zip(_maskable(tokens, mask, vocabulary), generators, strict=True)):
+        places = _some(maskable, generator)
         fate = generator.random(len(places))
         random = generator.choice(vocabulary.ordinary, size=len(places))
         kept_or_random = np.where(fate < AS_MASK + AS_RANDOM, random, tokens[row, places])
         shown[row, places] = np.where(fate < AS_MASK, vocabulary.mask, kept_or_random)
         chosen[row, places] = True
     return shown, chosen
+
+
+def _maskable(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary) -> list[np.ndarray]:
+    """The places in each row of tokens that are neither padding nor special."""
+    return [np.flatnonzero(row) for row in (mask != 0) & ~np.isin(tokens, vocabulary.special)]
+
+
+def _some(places: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A share of the places, one at least where there is one."""
+    if not len(places):
+        return places
+    return generator.choice(places, size=max(1, round(CHOSEN * len(places))), replace=False)

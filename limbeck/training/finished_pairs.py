@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data import PairData, RankingData
+from limbeck.data.by_kind import by_kind
 from limbeck.data.written import read_written, require_unchanged
 from limbeck.errors import bad_input
 from limbeck.files import digest, digest_of, recover_directory, require_empty_or_absent
@@ -43,7 +44,13 @@ def finished(out: Path, made_from: dict[str, Any]) -> dict[str, int]:
 
 def content_digest(data: RankingData | PairData) -> str:
     """A digest of all that pairs are made from."""
-    if isinstance(data, RankingData):
-        return digest(data.corpus.content_digest, data.queries.content_digest, canonical(data.qrels))
+    return by_kind(data, _digest_of_ranking, _digest_of_pairs)
+
+
+def _digest_of_ranking(data: RankingData) -> str:
+    return digest(data.corpus.content_digest, data.queries.content_digest, canonical(data.qrels))
+
+
+def _digest_of_pairs(data: PairData) -> str:
     rows = (canonical([split, pair.texts, pair.label]) for split, pairs in data.splits.items() for pair in pairs)
     return digest_of(rows)

@@ -35,6 +35,10 @@ class TrainingLists(Protocol):
         """Stored teacher scores of any documents for query `index`; NaN where there is none."""
         ...
 
+    def together(self, generator: np.random.Generator) -> np.ndarray:
+        """All examples once, those that share texts behind one another."""
+        ...
+
     def everything(self) -> tuple[list[str], Sequence[Document]]:
         """All distinct queries and documents that any epoch may ask for."""
         ...
@@ -88,6 +92,9 @@ class TextLists:
         first = len(self.queries)
         queries = [self.queries[index] for index in indices if index < first]
         return queries, [self.documents[index - first] for index in indices if index >= first]
+
+    def together(self, generator: np.random.Generator) -> np.ndarray:
+        return generator.permutation(len(self))  # a text is in one example
 
     def everything(self) -> tuple[list[str], Sequence[Document]]:
         return list(dict.fromkeys(self.queries)), list(dict.fromkeys(self.documents))
@@ -145,6 +152,9 @@ class RankingLists:
 
     def texts(self, rows: Sequence[int]) -> list[str]:
         return self.corpus.take(rows)
+
+    def together(self, generator: np.random.Generator) -> np.ndarray:
+        return generator.permutation(len(self))  # a query is in one list; its documents are drawn later
 
     def everything(self) -> tuple[list[str], Sequence[Document]]:
         rows = [[*query.positives, *query.pool.tolist()] for query in self.ranked]

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from limbeck.data import PairData, Qrels, RankingData, Run, Texts, load, positives
+from limbeck.data.by_kind import by_kind
 from limbeck.data.written import record_files
 from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.evaluation.rank import retrieve
@@ -88,21 +89,40 @@ def build_pairs(
     made_from |= {"data": content_digest(data), "model": canonical(matcher.identity()) if matcher else None}
     if any_files(out):
         return BuiltPairs(out, finished(out, made_from))
-    if not isinstance(data, RankingData):
+
+    def of_pairs(found: PairData) -> BuiltPairs:
         if how != "neighbours":
             raise LimbeckError(f"{source}: holds pairs already; add --how neighbours for more of them without labels")
         if titles:
             raise LimbeckError(f"{source}: holds pairs, which have no titles; leave --titles out")
         _refuse_idle_options("neighbours of a pair set", {"below": below, "hard": hard})
-        return _more_pairs(data, out, matcher, near or NEAR, facts, made_from)
-    hard, near = hard or HARD, near or NEAR
-    if how == "neighbours" and below is None:
-        raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
-    if below is not None and not math.isfinite(below):
-        raise LimbeckError(f"--below {below} is no threshold; give a finite number, e.g. 0.5 for cosines")
-    data = replace(data, qrels=apart(data, seed))
-    splits = list(data.qrels)
-    make = _Rows(data, titles, seed)
+        return _more_pairs(found, out, matcher, near or NEAR, facts, made_from)
+
+    def of_ranking(found: RankingData) -> BuiltPairs:
+        if how == "neighbours" and below is None:
+            raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
+        if below is not None and not math.isfinite(below):
+            raise LimbeckError(f"--below {below} is no threshold; give a finite number, e.g. 0.5 for cosines")
+        found = replace(found, qrels=apart(found, seed))
+        make = _Rows(found, titles, seed)
+        return _from_ranking(make, out, how, matcher, below, hard or HARD, near or NEAR, facts, made_from)
+
+    return by_kind(data, of_ranking, of_pairs)
+
+
+def _from_ranking(
+    make: _Rows,
+    out: Path,
+    how: str,
+    matcher: Matcher | None,
+    below: float | None,
+    hard: int,
+    near: int,
+    facts: PairRecord,
+    made_from: PairRecord,
+) -> BuiltPairs:
+    """The pair files of a ranking set, one for each split, and the transfer set of `neighbours`."""
+    data, splits = make.data, list(make.data.qrels)
     depth = {"q2p": Q2P_DEPTH, "neighbours": max(hard, near), "judged": 0}[how]
     lists = _nearest(data, splits, depth, matcher) if depth else {}
     rows = {

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher, PreparedBatch, TextBatch, as_parts
-from limbeck.signals import Signals, Targets
+from limbeck.signals import TEXT_SIGNALS, Signals, Targets
 from limbeck.training.stored_outputs import StoredOutputs
 
-EMBEDDINGS = frozenset({"queries", "documents"})
-CACHEABLE = EMBEDDINGS | {"scores"}
+EMBEDDINGS = TEXT_SIGNALS
 
 
 @dataclass

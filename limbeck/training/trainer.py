@@ -31,7 +31,6 @@ from limbeck.training.batches import Batch, BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
 from limbeck.training.cpu_speedups import faster, one_lookup
 from limbeck.training.log import RunLog
-from limbeck.training.pair_lists import PairLists
 from limbeck.training.processes import all_process_mean, is_main, main_decides, main_number, wait_for_all
 from limbeck.training.teachers import live_signals
 from limbeck.training.training_heads import with_heads
@@ -69,7 +68,7 @@ class DistillationTrainer(Trainer):
         self.sums: dict[str, float] = {}
         lists = collator.lists
         self.student, self.queries = student, len(lists)
-        self.order = lists.together if stage.group_by_text and isinstance(lists, PairLists) else None
+        self.order = lists.together if stage.group_by_text else None
         self.parts = 0
         super().__init__(
             model=student,

@@ -19,7 +19,12 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.token_head import TOKEN_HEAD
 from limbeck.objectives import Objective
 from limbeck.recipe.recipe import Stage
-from limbeck.signals import Sizes
+from limbeck.signals import TOKEN_SIGNALS, Sizes
+
+CANNOT = {
+    "token_logits": "masked_lm: a {kind} cannot restore masked tokens; use kind: dual_encoder, or drop it",
+    "seen_token_logits": "reconstruct: a {kind} does not read pairs; use kind: cross_encoder, or drop it",
+}
 
 
 @contextmanager
@@ -27,7 +32,10 @@ def training_heads(matcher: Matcher, stages: Sequence[Stage], teacher: Matcher |
     """Give a matcher what its stages' objectives train with it. All stages keep all of it, so that one can go on with
     what another has learnt, and every file of weights has the same names.
     """
-    if any(stage.restores_tokens for stage in stages):
+    tokens = frozenset[str]().union(*(stage.student_signals & TOKEN_SIGNALS for stage in stages))
+    for signal in sorted(tokens - matcher.shows):
+        raise LimbeckError(CANNOT[signal].format(kind=matcher.kind))
+    if tokens:
         matcher.add_token_head(seed)
     declared = list(_declaring(stages))
     for objective in declared:
@@ -64,10 +72,10 @@ def _declaring(stages: Sequence[Stage]) -> Iterator[Objective]:
 
 
 def _sizes(matcher: Matcher, teacher: Matcher | None) -> Sizes:
-    own, theirs = matcher.encoding(0), teacher.encoding(0) if teacher is not None else None
+    own = matcher.encoding(0)
     if own is None:
         raise LimbeckError(f"a {matcher.kind} has no embedding to project; use kind: dual_encoder")
-    return Sizes(own.dim, theirs.dim if theirs is not None else None)
+    return Sizes(own.dim, teacher.embedding_dim if teacher is not None else None)
 
 
 def _fold(matcher: Matcher, objective: Objective) -> None:

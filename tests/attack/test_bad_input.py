@@ -163,6 +163,8 @@ INPUTS = [
     "tune {index} {bad}",
     "expand {bad} --model {bert} --out {out}",
     "expand {data} --model {bad} --out {out}",
+    "generate {bad} --out {out}/near.jsonl",
+    "generate {data} --model {bad} --out {out}/near.jsonl",
     "pairs {bad} --out {out}",
     "pairs {data} --model {bad} --out {out}",
     "score {bad} {pairs} --out {out} --workers 1",
@@ -192,6 +194,7 @@ def test_every_bad_file_in_every_place(limbeck: Run, place: Place, verb: str):  
 
 ARGUMENTS = [
     *(f"{verb} --nonsense" for verb in "demo recipes distill sweep annotate index search expand tune pairs".split()),
+    *("generate --nonsense", "generate", "generate {data}", "generate {pairs} --out {out}/near.jsonl"),
     *("score --nonsense", "evaluate --nonsense", "report --nonsense", "nonsense", "--nonsense", "distil"),
     *("distill", "sweep", "annotate", "annotate {cross} {data}", "index", "search", "expand", "expand {data}", "tune"),
     *("tune {index}", "pairs", "pairs {data}", "score", "score {dipair}", "evaluate", "evaluate bm25", "report"),

@@ -17,7 +17,7 @@ import yaml
 import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
-from limbeck.runs import results as results_module
+from limbeck.runs import ranking_bench
 from limbeck.runs.sweep import sweep
 from limbeck.stores import ScoreStore
 from limbeck.training import trainer as trainer_module
@@ -87,7 +87,7 @@ def test_annotate_survives_kills_and_scores_nothing_twice(beir, tiny_bert, tmp_p
 
 def cut_short(monkeypatch, when: str) -> None:
     """Stop a run as a kill would: in the middle of the second stage, or before the student is measured."""
-    step, model = trainer_module.DistillationTrainer.training_step, results_module.Bench.model
+    step, model = trainer_module.DistillationTrainer.training_step, ranking_bench.RankingBench.model
 
     def training_step(self, *given, **named):
         if when == "training" and (self.run_log.stage, self.state.global_step) == (1, 10):
@@ -100,7 +100,7 @@ def cut_short(monkeypatch, when: str) -> None:
         return model(self, name, *given)
 
     monkeypatch.setattr(trainer_module.DistillationTrainer, "training_step", training_step)
-    monkeypatch.setattr(results_module.Bench, "model", measure)
+    monkeypatch.setattr(ranking_bench.RankingBench, "model", measure)
 
 
 def files_of(folder: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-VERBS = "demo distill sweep annotate index search expand tune pairs score evaluate report".split()
+VERBS = "demo distill sweep annotate index search expand generate tune pairs score evaluate report".split()
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -9,7 +9,8 @@ import pytrec_eval
 
 from limbeck.data import ranked
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import canonical_name, evaluate_run, measure_name, parse_measure
+from limbeck.evaluation.measure_names import canonical_name, measure_name, parse_measure
+from limbeck.evaluation.measures import evaluate_run
 
 NAMES = ["ndcg@10", "ndcg", "mrr@10", "mrr", "recall@5", "map", "map@5", "p@5", "success@3"]
 

@@ -16,6 +16,7 @@ KINDS = {
     "dual encoder": {"kind": "dual_encoder", "scale": 20.0},
     "cross-encoder": {"kind": "cross_encoder"},
     "segments": {"kind": "cross_encoder", "pooling": "segments"},
+    "weighted": {"kind": "cross_encoder", "pooling": "weighted"},
     "colbert": {"kind": "colbert", "dim": 32},
     "dipair": {"kind": "dipair", "tokens": [2, 2], "dim": 32},
 }

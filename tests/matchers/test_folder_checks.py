@@ -24,6 +24,7 @@ KINDS = {
     "separate towers": {"separate": True, "dim": 8},
     "cross-encoder": {"kind": "cross_encoder"},
     "segments": {"kind": "cross_encoder", "pooling": "segments"},
+    "dual pooling": {"kind": "cross_encoder", "pooling": "weighted", "across": -4.0},
     "colbert": {"kind": "colbert", "dim": 8},
     "dipair": {"kind": "dipair", "dim": 8, "separate": True},
     "poly-encoder": {"kind": "poly_encoder"},

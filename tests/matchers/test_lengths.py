@@ -27,6 +27,8 @@ def made(start: str, query: int, document: int, **how):
         {"kind": "dual_encoder"},
         {"kind": "cross_encoder"},
         {"kind": "cross_encoder", "pooling": "segments"},
+        {"kind": "cross_encoder", "pooling": "special"},
+        {"kind": "cross_encoder", "pooling": "weighted", "across": -4.0},
         {"kind": "colbert", "dim": 8},
         {"kind": "dipair", "tokens": [2, 2], "take": "last", "dim": 8},
         {"kind": "poly_encoder", "tokens": [2, 1]},

@@ -23,6 +23,7 @@ from limbeck.objectives import (
     mse,
     one_hot,
     rank_distil,
+    reconstruct,
     soft_binary_ce,
     soft_class_ce,
     softmax_ce,
@@ -227,7 +228,7 @@ def masked_lm_by_hand(logits: list[list[float]], ids: list[int], texts: list[int
     return losses, gradient
 
 
-EXPECTED_OF_TOKENS = {masked_lm(): masked_lm_by_hand}
+EXPECTED_OF_TOKENS = {masked_lm(): masked_lm_by_hand, reconstruct(): masked_lm_by_hand}  # of other tokens
 
 
 def expected(objective: Objective, s: np.ndarray, t: np.ndarray, y: np.ndarray, mask: np.ndarray) -> tuple:

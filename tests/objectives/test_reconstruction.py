@@ -10,35 +10,45 @@ import torch
 from torch import Tensor
 
 from limbeck.errors import LimbeckError
-from limbeck.objectives import masked_lm, one_hot
-from limbeck.signals import MaskedTokens, Signals, Targets
+from limbeck.objectives import masked_lm, one_hot, reconstruct
+from limbeck.signals import ChosenTokens, Signals, Targets
 
 from .reference import masked_lm_by_hand
 
 WORDS = 11
 
 
-def masked(seed: int = 0, queries: int = 4, texts: int = 9, tokens: int = 20) -> tuple[np.ndarray, MaskedTokens]:
+def masked(seed: int = 0, queries: int = 4, texts: int = 9, tokens: int = 20) -> tuple[np.ndarray, ChosenTokens]:
     """Tokens of some of the texts, in any order; each query has some texts, which count evenly."""
     rng = np.random.default_rng(seed)
     member = rng.random((queries, texts)) < 0.5
     member[:, 0] = True
     shares = torch.tensor(member / member.sum(-1, keepdims=True), dtype=torch.float32)
     ids, of = torch.tensor(rng.integers(WORDS, size=tokens)), torch.tensor(rng.integers(texts - 1, size=tokens))
-    return rng.normal(0, 3, (tokens, WORDS)), MaskedTokens(ids, of, shares)
+    return rng.normal(0, 3, (tokens, WORDS)), ChosenTokens(ids, of, shares)
 
 
-def call(logits: Tensor, tokens: MaskedTokens) -> Tensor:
+def call(logits: Tensor, tokens: ChosenTokens) -> Tensor:
     shape = (len(tokens.shares), 3)
     targets = Targets(mask=torch.ones(shape, dtype=torch.bool), labels=torch.full(shape, math.nan), tokens=tokens)
     return masked_lm()(Signals(token_logits=logits), None, targets)
 
 
-def losses_of(logits: np.ndarray, tokens: MaskedTokens, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+def losses_of(logits: np.ndarray, tokens: ChosenTokens, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     shown = torch.tensor(logits, dtype=dtype, requires_grad=True)
     losses = call(shown, tokens)
     (gradient,) = torch.autograd.grad(losses.sum(), shown)
     return losses.detach(), gradient
+
+
+def test_seen_tokens_count_as_masked_ones_do() -> None:
+    logits, tokens = masked(seed=6)
+    shown = torch.tensor(logits, requires_grad=True)
+    targets = Targets(mask=torch.ones(4, 3, dtype=torch.bool), labels=torch.zeros(4, 3), tokens=tokens)
+    losses = reconstruct()(Signals(seen_token_logits=shown), None, targets)
+    wanted, gradient = losses_of(logits, tokens)
+    torch.testing.assert_close(losses.detach(), wanted)
+    torch.testing.assert_close(torch.autograd.grad(losses.sum(), shown)[0], gradient)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -72,13 +82,13 @@ def test_a_student_that_knows_nothing_loses_log_vocabulary_whatever_lengths_and_
     _, tokens = masked(seed=4, texts=5, tokens=200)
     with_tokens = tokens.shares.clone()
     with_tokens[:, 4] = 0  # the text without masked tokens
-    even = MaskedTokens(tokens.ids, tokens.texts, with_tokens / with_tokens.sum(-1, keepdim=True))
+    even = ChosenTokens(tokens.ids, tokens.texts, with_tokens / with_tokens.sum(-1, keepdim=True))
     losses, _ = losses_of(np.zeros((200, WORDS)), even)
     torch.testing.assert_close(losses, torch.full((4,), math.log(WORDS), dtype=torch.float64), rtol=1e-6, atol=0)
 
 
 def test_a_longer_text_weighs_no_more_than_a_short_one() -> None:
-    tokens = MaskedTokens(torch.tensor([0, 1, 2, 3]), torch.tensor([0, 1, 1, 1]), torch.tensor([[0.5, 0.5]]))
+    tokens = ChosenTokens(torch.tensor([0, 1, 2, 3]), torch.tensor([0, 1, 1, 1]), torch.tensor([[0.5, 0.5]]))
     _, gradient = losses_of(np.zeros((4, WORDS)), tokens)
     weights = gradient.abs().sum(-1) / gradient[0].abs().sum()
     torch.testing.assert_close(weights, torch.tensor([1, 1 / 3, 1 / 3, 1 / 3], dtype=torch.float64))
@@ -87,14 +97,14 @@ def test_a_longer_text_weighs_no_more_than_a_short_one() -> None:
 def test_queries_see_only_their_own_texts() -> None:
     logits, tokens = masked(seed=5)
     for query in range(4):
-        alone = MaskedTokens(tokens.ids, tokens.texts, tokens.shares[query : query + 1])
+        alone = ChosenTokens(tokens.ids, tokens.texts, tokens.shares[query : query + 1])
         elsewhere = (tokens.shares[query] == 0)[tokens.texts].numpy()
         noisy = np.where(elsewhere[:, None], 1e3, logits)
         torch.testing.assert_close(losses_of(noisy, alone)[0][0], losses_of(logits, tokens)[0][query])
 
 
 def test_nothing_masked_is_no_loss_and_still_part_of_the_graph() -> None:
-    nothing = MaskedTokens(torch.zeros(0).long(), torch.zeros(0).long(), torch.ones(3, 2))
+    nothing = ChosenTokens(torch.zeros(0).long(), torch.zeros(0).long(), torch.ones(3, 2))
     losses, gradient = losses_of(np.zeros((0, WORDS)), nothing)
     assert losses.tolist() == [0.0, 0.0, 0.0]
     assert gradient.shape == (0, WORDS)
@@ -105,7 +115,7 @@ def test_logits_that_are_missing_or_do_not_fit_are_named() -> None:
     plain = Targets(mask=torch.ones(4, 3, dtype=torch.bool), labels=torch.zeros(4, 3))
     with pytest.raises(LimbeckError, match="masked_lm needs a student that restores masked tokens; use a dual_encoder"):
         masked_lm()(Signals(scores=torch.zeros(4, 3)), None, plain)
-    with pytest.raises(LimbeckError, match=r"shape \[19, 11\] where \[masked tokens, vocabulary\] = \[20, any\]"):
+    with pytest.raises(LimbeckError, match=r"shape \[19, 11\] where \[tokens, vocabulary\] = \[20, any\]"):
         call(torch.tensor(logits[:-1]), tokens)
 
 

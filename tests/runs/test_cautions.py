@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from limbeck.evaluation.measures import RankingResult
+from limbeck.evaluation.ranking_result import RankingResult
 from limbeck.runs.cautions import cautions
 from limbeck.runs.results import Measured, ResultRow
 

@@ -9,8 +9,8 @@ import pytest
 import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
-from limbeck.runs import results as results_module
-from limbeck.runs import run as run_module
+from limbeck.runs import finish_run as finish_module
+from limbeck.runs import ranking_bench
 from limbeck.sealed import opened, read_if_whole, read_sealed, seal, write_sealed
 from limbeck.training import trainer as trainer_module
 from limbeck.training.stages import BEST
@@ -75,7 +75,7 @@ def test_every_byte_of_a_file_of_weights_counts(tiny_bert, tmp_path):
 
 
 def test_a_run_that_is_killed_while_measuring_measures_only_what_is_left(recipe, tmp_path, monkeypatch):
-    plain, seen = results_module.Bench.model, []
+    plain, seen = ranking_bench.RankingBench.model, []
 
     def model(self, name, *given):
         seen.append(name)
@@ -83,7 +83,7 @@ def test_a_run_that_is_killed_while_measuring_measures_only_what_is_left(recipe,
             raise KeyboardInterrupt
         return plain(self, name, *given)
 
-    monkeypatch.setattr(results_module.Bench, "model", model)
+    monkeypatch.setattr(ranking_bench.RankingBench, "model", model)
     with pytest.raises(KeyboardInterrupt):
         lb.distill(recipe, tmp_path / "run")
     result = lb.distill(recipe, tmp_path / "run")
@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_while_measuring_measures_only_what_is_left(recipe,
 
 
 def test_a_measurement_of_other_weights_is_made_again(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "write_results", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(finish_module, "write_results", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         lb.distill(recipe, tmp_path / "run")
     monkeypatch.undo()

@@ -20,7 +20,8 @@ from limbeck.recipe.recipe import DataSpec
 from limbeck.runs import distill
 from limbeck.runs import train_student as training_module
 from limbeck.runs.add_analyses import add_analyses
-from limbeck.runs.pair_session import PairSession, split_pairs
+from limbeck.runs.pair_splits import split_pairs
+from limbeck.runs.pair_task import PairTask
 from limbeck.runs.sweep import sweep
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.scoring.calibration import Calibration
@@ -119,7 +120,7 @@ def encoded(monkeypatch):
         return plain(self, texts, position, batch_size)
 
     monkeypatch.setattr(DiPair, "keep", watching)
-    monkeypatch.setattr(PairSession, "after_training", lambda *_: None)
+    monkeypatch.setattr(PairTask, "after_training", lambda *_: None)
     return seen
 
 
@@ -494,7 +495,7 @@ def test_a_measure_that_does_not_fit_the_labels_is_named_before_training(recipe,
 
 
 def test_a_separator_inside_a_text_does_not_move_the_border(recipe, pairs, tmp_path):
-    session = PairSession(load_recipe(recipe), tmp_path / "run")
+    session = PairTask(load_recipe(recipe), tmp_path / "run")
     prepare_teacher(session)
     one, other = Pair(("a\x1fb", "c"), 1), Pair(("a", "b\x1fc"), 0)
     found = session.teacher_scores([one, other])
@@ -549,7 +550,7 @@ def test_grades_are_scaled_to_be_learnt_and_measured_as_they_are(recipe, pairs, 
         rows = distill(recipe, tmp_path / "run").rows
     assert list(rows[0].measures) == ["pearson", "spearman"] and all(row.kept is None for row in rows)
     assert "pairs: labels run from 0 to 5; binary_ce learns them scaled to 0 to 1" in told.lines
-    session = PairSession(load_recipe(recipe), tmp_path / "session")
+    session = PairTask(load_recipe(recipe), tmp_path / "session")
     lists = session.lists(load_recipe(recipe).teacher.stages[0], 0)
     assert np.unique(lists._labels) == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 

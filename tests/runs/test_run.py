@@ -13,9 +13,10 @@ from limbeck.data import write_run
 from limbeck.errors import LimbeckError
 from limbeck.matchers import CrossEncoder
 from limbeck.recipe.files import load_recipe, set_value
-from limbeck.runs import results as results_module
-from limbeck.runs import session as session_module
-from limbeck.runs.session import Session
+from limbeck.runs import open_task as open_module
+from limbeck.runs import ranking_bench, ranking_dev
+from limbeck.runs import ranking_task as ranking_module
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.sweep import sweep
 from limbeck.stores import ScoreStore
 from limbeck.training import trainer as trainer_module
@@ -47,7 +48,7 @@ def test_a_run_leaves_what_the_contract_names_and_nothing_else(recipe, tmp_path)
 
 def test_a_finished_run_is_returned_without_work(recipe, tmp_path, monkeypatch):
     first = run(recipe, tmp_path / "run")
-    monkeypatch.setattr(session_module, "load", lambda _: pytest.fail("read the data again"))
+    monkeypatch.setattr(open_module, "load", lambda _: pytest.fail("read the data again"))
     assert run(recipe, tmp_path / "run").rows == first.rows
 
 
@@ -89,9 +90,9 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(recipe, tmp_path, mon
         elif moment == 2:
             dies(CrossEncoder, "save_pretrained", 1)
         elif moment == 3:
-            dies(session_module, "annotate", 1)
+            dies(ranking_module, "annotate", 1)
         else:
-            dies(results_module, "rerank", 2)
+            dies(ranking_bench, "rerank", 2)
         with pytest.raises(Killed):
             run(recipe, tmp_path / "killed")
     run(recipe, tmp_path / "killed")
@@ -157,7 +158,7 @@ def test_few_labels_and_many_unlabelled_queries_train_together(recipe, tmp_path)
     )
     recipe = set_value(recipe, f"data.unlabelled={extra}")
     recipe = set_value(recipe, "data.labelled_queries=5")
-    session = session_module.Session(load_recipe(recipe), tmp_path / "run")
+    session = ranking_module.RankingTask(load_recipe(recipe), tmp_path / "run")
     stage = load_recipe(recipe).teacher.stages[0]
     assert len(session.lists(stage, seed=0)) == 5  # labels alone have nothing to say of the others
     lists = session.lists(stage.model_copy(update={"objectives": ["one_hot", "masked_lm"]}), seed=0)
@@ -185,7 +186,7 @@ def test_a_teacher_in_bfloat16_has_scores_of_its_own(recipe, tmp_path):
 @pytest.mark.parametrize("bf16", [False, True])
 def test_rankings_are_measured_in_bfloat16_where_the_recipe_says_so(recipe, tmp_path, monkeypatch, bf16):
     seen = []
-    for module in (session_module, results_module):
+    for module in (ranking_dev, ranking_bench):
         plain = module.rerank
 
         def spied(ranker, *given, plain=plain):
@@ -247,7 +248,7 @@ def test_early_stopping_keeps_the_best_weights_on_dev(recipe, tmp_path):
     first_best = next(number for number, (_, value) in enumerate(dev) if value == best)
     assert dev[-1][0] < 40
     assert len(dev) - 1 - first_best == 3
-    session = session_module.Session(load_recipe(recipe, changes), tmp_path / "again")
+    session = ranking_module.RankingTask(load_recipe(recipe, changes), tmp_path / "again")
     assert session.judged_dev(lb.load(tmp_path / "run" / "student"))["ndcg@10"] == pytest.approx(best)
 
 
@@ -381,7 +382,7 @@ def test_a_whole_run_in_two_processes_ends_as_in_one(recipe, tmp_path):
 
 def test_further_candidates_are_drawn_for_test_alone(recipe, tmp_path):
     recipe["evaluation"] |= {"random": 20, "add_judged": True}
-    session = Session(load_recipe(recipe), tmp_path)
+    session = RankingTask(load_recipe(recipe), tmp_path)
     test, dev = session.candidates(["q25"], "test", 5)["q25"], session.candidates(["q20"], "dev", 5)["q20"]
     assert 20 <= len(test) <= 26 and len(dev) <= 6
     assert session.candidates(["q24", "q25"], "test", 5)["q25"] == test

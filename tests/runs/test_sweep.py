@@ -14,13 +14,14 @@ from limbeck.evaluation.significance import randomisation_test
 from limbeck.matchers import CrossEncoder
 from limbeck.progress import reporting
 from limbeck.recipe.files import load_recipe
+from limbeck.runs import finish_run as finish_module
 from limbeck.runs import sweep as sweep_module
 from limbeck.runs import teacher_step
 from limbeck.runs import train_student as training_module
 from limbeck.runs.add_analyses import add_analyses
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.results import Measured, ResultRow, over_seeds
 from limbeck.runs.run import distill
-from limbeck.runs.session import Session
 from limbeck.runs.sweep import sweep
 
 OBJECTIVES = "objective=one_hot,softmax_ce,mse"
@@ -113,7 +114,7 @@ def test_the_best_on_dev_becomes_the_student_and_answers(recipe, tmp_path):
     assert [len(found["results"]) for found in examples[0]["lists"]] == [3, 3]
     page = result.report.read_text()
     assert "how do i copy a file" in page and "a note" in page
-    session = Session(load_recipe(recipe), tmp_path / "again")
+    session = RankingTask(load_recipe(recipe), tmp_path / "again")
     on_dev = {
         path.parent.parent.name: json.loads(path.read_text())["ndcg@10"]
         for path in (tmp_path / "s" / "students").glob("*/*/dev.json")
@@ -353,7 +354,7 @@ def test_results_older_than_the_plan_do_not_pass_for_finished(recipe, tmp_path, 
     def dies(*_, **__):
         raise Killed
 
-    monkeypatch.setattr(sweep_module, "write_results", dies)
+    monkeypatch.setattr(finish_module, "write_results", dies)
     with pytest.raises(Killed):
         sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
     monkeypatch.undo()

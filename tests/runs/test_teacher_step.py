@@ -8,12 +8,12 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.recipe.files import load_recipe
 from limbeck.runs import distill, teacher_step
-from limbeck.runs.session import Session
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 
 
 def test_nothing_but_the_teacher_step_makes_a_teacher(recipe, tmp_path):
-    session = Session(load_recipe(recipe), tmp_path / "run")
+    session = RankingTask(load_recipe(recipe), tmp_path / "run")
     with pytest.raises(RuntimeError, match="prepare_teacher"):
         _ = session.teacher
     assert not (tmp_path / "run").exists()
@@ -25,7 +25,7 @@ def test_nothing_but_the_teacher_step_makes_a_teacher(recipe, tmp_path):
 def test_a_recipe_without_a_teacher_passes_the_step_with_none(recipe, tmp_path):
     del recipe["teacher"]
     recipe["stages"][0]["objectives"] = ["one_hot"]
-    session = Session(load_recipe(recipe), tmp_path / "run")
+    session = RankingTask(load_recipe(recipe), tmp_path / "run")
     assert prepare_teacher(session) is None and session.teacher is None
 
 
@@ -56,7 +56,7 @@ def test_a_student_that_starts_from_its_teacher_is_the_same_whether_the_teacher_
     recipe["teacher"]["train"] = {"kind": "dual_encoder", **lengths}
     recipe["student"] = {**lengths, "init_from": "teacher", "dim": 4}
     distill(recipe, tmp_path / "one")
-    prepare_teacher(Session(load_recipe(recipe), tmp_path / "two"))
+    prepare_teacher(RankingTask(load_recipe(recipe), tmp_path / "two"))
     (tmp_path / "two" / "recipe.yaml").write_text((tmp_path / "one" / "recipe.yaml").read_text())
     torch.rand(7)
     distill(recipe, tmp_path / "two")

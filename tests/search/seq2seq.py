@@ -1,4 +1,5 @@
-"""A seq2seq model made on the spot: it answers a document about topicN with queries about synonymN."""
+"""Seq2seq models made on the spot: a T5 that answers a document about topicN with queries about synonymN, and a BART
+that writes again what it reads."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 TOPICS = 12
 FILLERS = "copy move open close read write file folder list sort".split()
@@ -24,6 +31,39 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=whole, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=64
     )
+
+
+def masking_tokenizer() -> PreTrainedTokenizerFast:
+    """The same with a mask token, as BART has one."""
+    words = tokenizer()
+    words.add_special_tokens({"mask_token": "<mask>"})
+    return words
+
+
+def write_bart(folder: Path, steps: int = 100, seed: int = 0) -> Path:
+    """Train a BART of one layer to write a text of three words again, of which one may be masked, and save it."""
+    torch.manual_seed(seed)
+    chance, words = random.Random(seed), masking_tokenizer()
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1, "decoder_start_token_id": 1}
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "forced_eos_token_id": None}
+    model = BartForConditionalGeneration(
+        BartConfig(
+            vocab_size=len(words), max_position_embeddings=32, init_std=0.1, dropout=0.0, **sizes, **heads, **ids
+        )
+    )
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        batch = words([" ".join(chance.sample(FILLERS, k=3)) for _ in range(64)], return_tensors="pt")
+        hidden = torch.rand(batch["input_ids"].shape) < 0.1
+        hidden[:, -1] = False
+        inputs = batch["input_ids"].masked_fill(hidden, words.mask_token_id)
+        model(input_ids=inputs, attention_mask=batch["attention_mask"], labels=batch["input_ids"]).loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
 
 
 def document(topic: int, chance: random.Random) -> str:

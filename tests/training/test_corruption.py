@@ -69,6 +69,7 @@ def test_a_text_is_never_dropped_altogether(tiny_bert, pooling):
         ("dual_encoder", {"separate": True}),
         ("cross_encoder", {"pooling": "mean"}),
         ("cross_encoder", {"pooling": "segments"}),
+        ("cross_encoder", {"pooling": "weighted"}),
     ],
 )
 def test_nobody_sees_a_dropped_token(tiny_bert, kind, options):

@@ -11,7 +11,7 @@ import torch
 from limbeck.matchers import build, matcher_config
 from limbeck.recipe.files import load_recipe
 from limbeck.recipe.recipe import Stage
-from limbeck.runs.session import Session
+from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.targets import COSINE_SCALE, poor_targets, scale_cosines, scores_are_cosines
 from tests.training.toy import ToyLists
@@ -81,7 +81,7 @@ def test_a_live_teacher_is_asked_for_a_few_lists(tiny_bert):
 
 
 def ready(recipe, folder):
-    session = Session(load_recipe(recipe), folder / "run")
+    session = RankingTask(load_recipe(recipe), folder / "run")
     prepare_teacher(session)
     return session
 

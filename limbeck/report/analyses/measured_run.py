@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from limbeck.data.dataset import Qrels, RankingData, Run
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import RankingResult
+from limbeck.evaluation.ranking_result import RankingResult
 
 Role = Literal["teacher", "baseline", "student"]
 BM25 = "BM25"

@@ -8,7 +8,7 @@ import numpy as np
 
 from limbeck.data.dataset import RankingData
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import RankingResult
+from limbeck.evaluation.ranking_result import RankingResult
 from limbeck.report.analyses.base import Result
 from limbeck.report.analyses.measured_run import MeasuredModel, MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis

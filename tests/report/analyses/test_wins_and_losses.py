@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measures import RankingResult
+from limbeck.evaluation.ranking_result import RankingResult
 from limbeck.evaluation.significance import compare_rankings
 from limbeck.report.analyses import wins_and_losses, wins_and_losses_section
 from limbeck.report.analyses.wins_and_losses import MOST_BARS

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.data import Candidates, Qrels, RankingData, Run, load, read_scores
+from limbeck.data import Candidates, RankingData, Run, load, read_scores
+from limbeck.data.by_kind import require_ranking
 from limbeck.data.queries import read_unlabelled
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import candidate_run, evaluate_run, first_of, rerank, with_judged, with_random
-from limbeck.evaluation.agreement import agreement
+from limbeck.evaluation import RankingResult, candidate_run, first_of, with_judged, with_random
 from limbeck.matchers import Matcher
-from limbeck.matchers.bf16 import in_bf16
 from limbeck.progress import say
 from limbeck.recipe.recipe import ListSpec, Recipe, Stage
-from limbeck.runs.base_session import BaseSession, DevMeasure
+from limbeck.runs.analyse import Analyst
+from limbeck.runs.example_answers import answer
+from limbeck.runs.ranking_bench import RankingBench
+from limbeck.runs.ranking_dev import AgreementWithTeacher, JudgedDev
+from limbeck.runs.results import Measured
+from limbeck.runs.task import DevMeasure, Task
 from limbeck.search.sparse import SparseIndex, bm25_candidates, bm25_index
 from limbeck.stores import ScoreStore
 from limbeck.training.annotate import annotate, teacher_identity, with_queries
@@ -32,38 +36,10 @@ from limbeck.training.targets import COSINE_SCALE, scale_cosines
 from limbeck.training.trainer import standardiser
 
 
-@dataclass
-class JudgedDev:
-    """nDCG@10 and the recipe's measures on labelled dev queries, and on some training queries beside them."""
-
-    data: RankingData
-    labels: Qrels
-    candidates: dict[str, list[str]]
-    measures: list[str]
-    level: int
-    train_labels: Qrels
-    train_candidates: dict[str, list[str]]
-    bf16: bool = False
-    run: Run = field(default_factory=dict)  # the last one that was judged
-
-    def __call__(self, matcher: Matcher) -> dict[str, float]:
-        with in_bf16(matcher, self.bf16):
-            return self._measured(matcher)
-
-    def _measured(self, matcher: Matcher) -> dict[str, float]:
-        self.run = rerank(matcher, self.data, self.candidates)
-        found = evaluate_run(self.run, self.labels, self.measures, self.level).means
-        if self.train_candidates:
-            first = self.measures[0]
-            trained = rerank(matcher, self.data, self.train_candidates)
-            found[f"train {first}"] = evaluate_run(trained, self.train_labels, [first], self.level).means[first]
-        return found
-
-
-class Session(BaseSession):
+class RankingTask(Task):
     """A ranking set, candidates for its queries, and the teacher's scores of those."""
 
-    ranks = True
+    result_type = RankingResult
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
@@ -75,9 +51,7 @@ class Session(BaseSession):
 
     @cached_property
     def data(self) -> RankingData:
-        data = load(self.recipe.data.source)
-        if not isinstance(data, RankingData):
-            raise LimbeckError(f"{self.recipe.data.source}: a pair set has no lists to distil; give a ranking set")
+        data = require_ranking(load(self.recipe.data.source), self.recipe.data.source)
         if self.recipe.data.unlabelled is not None:
             data, self._unlabelled = with_queries(data, self.recipe.data.unlabelled)
         return data
@@ -113,6 +87,38 @@ class Session(BaseSession):
         best = max((grade for grades in labels.values() for grade in grades.values()), default=level)
         if best < level:
             self.warn(f"no test document has grade {level} (the highest is {best}), so all measures but nDCG are 0")
+
+    @property
+    def measured_as(self) -> str:
+        return self.recipe.evaluation.task
+
+    @property
+    def snapshot_dev(self) -> JudgedDev | None:
+        return self.judged_dev
+
+    @cached_property
+    def bench(self) -> RankingBench:
+        return RankingBench(self)
+
+    def own_baselines(self) -> dict[str, tuple[str, Callable[[], Measured]]]:
+        return {"bm25": ("BM25", lambda: self.bench.bm25())}
+
+    def require_outputs(self, who: str, matcher: Matcher) -> None:
+        if matcher.outputs != 1:
+            problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
+            raise LimbeckError(f"{problem}; use a {who} with one output")
+
+    def can_measure(self, matcher: Matcher) -> bool:
+        return matcher.outputs == self.recipe.student.output_count
+
+    def analyse(self, measured: Sequence[Measured], folder: Path, names: Sequence[str], strict: bool = False) -> None:
+        Analyst(self, measured, folder).run(names, strict)
+
+    def answer(self, teacher: Matcher, name: str, student: Matcher, questions: Sequence[str]) -> list[dict[str, Any]]:
+        return answer(self, teacher, name, student, questions)
+
+    def read_given_scores(self) -> None:
+        _ = self.given_scores
 
     @cached_property
     def sparse(self) -> SparseIndex:
@@ -169,14 +175,7 @@ class Session(BaseSession):
         reference = self.teacher_run(self.candidates(self.splits.dev, self.dev_split, self.recipe.evaluation.dev_depth))
         if not reference:
             return None
-        lists = {query: list(scores) for query, scores in reference.items()}
-
-        def measure(matcher: Matcher) -> dict[str, float]:
-            with in_bf16(matcher, self.recipe.evaluation.bf16):
-                means = agreement(rerank(matcher, self.data, lists), reference, k=5).means
-            return {"spearman": means.pop("spearman"), **means}
-
-        return measure
+        return AgreementWithTeacher(self.data, reference, self.recipe.evaluation.bf16)
 
     @cached_property
     def store(self) -> ScoreStore:

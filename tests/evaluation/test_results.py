@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from limbeck.evaluation.chance import chance, kept
-from limbeck.evaluation.measures import RankingResult
+from limbeck.evaluation.chance import kept
 from limbeck.evaluation.pair_result import PairResult
+from limbeck.evaluation.ranking_result import RankingResult
 
 YES_OR_NO = PairResult(("auc",), np.array([1.0, 0.0, 0.0, 0.0, 1.0]), (np.array([0.3, 0.1, -1.0, 2.0, 0.5]),))
 
@@ -15,16 +15,16 @@ YES_OR_NO = PairResult(("auc",), np.array([1.0, 0.0, 0.0, 0.0, 1.0]), (np.array(
     [("auc", 0.5), ("ap", 0.4), ("accuracy", 0.6), ("f1", 2 * 0.4 / 1.4), ("pearson", None), ("spearman", None)],
 )
 def test_chance_is_what_one_answer_for_all_pairs_gets(measure, value):
-    assert chance(YES_OR_NO, measure) == (None if value is None else pytest.approx(value))
+    assert YES_OR_NO.chance(measure) == (None if value is None else pytest.approx(value))
 
 
 def test_chance_among_classes_is_the_share_of_the_largest():
     labels = np.array([0.0, 1.0, 2.0, 2.0])
-    assert chance(PairResult(("accuracy",), labels, (np.zeros((4, 3)),)), "accuracy") == 0.5
+    assert PairResult(("accuracy",), labels, (np.zeros((4, 3)),)).chance("accuracy") == 0.5
 
 
 def test_rankings_have_no_chance_to_subtract():
-    assert chance(RankingResult(("q",), {"ndcg@10": np.array([0.4])}, 0, 0), "ndcg@10") == 0.0
+    assert RankingResult(("q",), {"ndcg@10": np.array([0.4])}, 0, 0).chance("ndcg@10") == 0.0
 
 
 def test_a_coin_flip_keeps_nothing_of_a_teacher():

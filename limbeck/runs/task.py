@@ -1,21 +1,27 @@
-"""What the students of one recipe share, whatever the data are: the teacher, and who may judge."""
+"""A task, ranking or pairs: its data, its training lists, how models are judged on dev and measured on test.
+
+Everything else in a run goes through these methods and does not ask which task it is.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from limbeck.data import PairData, RankingData
 from limbeck.errors import LimbeckError
+from limbeck.evaluation.system_result import SystemResult
 from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers.config import TEACHER
 from limbeck.progress import say
 from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.runs.bench import Bench
 from limbeck.runs.reference import Reference
+from limbeck.runs.results import Measured
 from limbeck.training.lists import Examples
 from limbeck.training.processes import is_main
 from limbeck.training.targets import scores_are_cosines
@@ -23,10 +29,10 @@ from limbeck.training.targets import scores_are_cosines
 DevMeasure = Callable[[Matcher], dict[str, float]]
 
 
-class BaseSession(ABC):
+class Task(ABC):
     """One run's data and teacher, each made once and kept where the run finds it again."""
 
-    ranks: ClassVar[bool]  # lists for queries, or pairs that stand alone
+    result_type: ClassVar[type[SystemResult]]  # what `bench` finds out about a model
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self.recipe, self.folder = recipe, folder
@@ -68,6 +74,11 @@ class BaseSession(ABC):
 
     @property
     @abstractmethod
+    def measured_as(self) -> str:
+        """What metrics.json calls the task; the report chooses its words by it."""
+
+    @property
+    @abstractmethod
     def has_test(self) -> bool:
         """Whether there is something labelled to report on."""
 
@@ -91,6 +102,46 @@ class BaseSession(ABC):
     @abstractmethod
     def student_dev(self) -> DevMeasure | None:
         """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+
+    @property
+    def snapshot_dev(self) -> DevMeasure | None:
+        """What keeps its scores of dev for the analysis of snapshots; None where there is no such analysis."""
+        return None
+
+    @property
+    @abstractmethod
+    def bench(self) -> Bench:
+        """Measures models on the test examples, all in the same way."""
+
+    def measure_student(self, name: str, student: Matcher, recipe: Recipe) -> Measured:
+        """A student's row, with the objectives that it learnt by."""
+        objectives = " + ".join(text for stage in recipe.stages for text in stage.objectives)
+        return self.bench.model(name, "student", student, objectives)
+
+    def own_baselines(self) -> dict[str, tuple[str, Callable[[], Measured]]]:
+        """Baselines that only this task has, by their names in a recipe: a row's name, and how it is measured."""
+        return {}
+
+    @abstractmethod
+    def require_outputs(self, who: str, matcher: Matcher) -> None:
+        """Refuse a model that gives more scores per pair than the task can use."""
+
+    @abstractmethod
+    def can_measure(self, matcher: Matcher) -> bool:
+        """Whether a model's number of scores per pair fits the task's."""
+
+    def refuse_analyses(self, folder: Path) -> None:  # noqa: B027 (most tasks have analyses)
+        """Raise where a finished run of this task cannot be analysed further."""
+
+    def analyse(self, measured: Sequence[Measured], folder: Path, names: Sequence[str], strict: bool = False) -> None:  # noqa: B027
+        """Compute the analyses called `names` that this task has, and keep them in `folder`."""
+
+    def answer(self, teacher: Matcher, name: str, student: Matcher, questions: Sequence[str]) -> list[dict[str, Any]]:
+        """What teacher and student answer to questions in somebody's own words."""
+        return []
+
+    def read_given_scores(self) -> None:  # noqa: B027 (most tasks have none)
+        """Read teacher scores that were made elsewhere, so that a mistake in them is found early."""
 
     @property
     @abstractmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,19 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.data import Pair, PairData, load
-from limbeck.data.pairs import load_pairs
+from limbeck.data import Pair, PairData, RankingData, load
+from limbeck.data.by_kind import by_kind
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.pairs import DEFAULTS, PAIR_MEASURES, check_measures, evaluate_pairs, pair_task
-from limbeck.files import digest
+from limbeck.evaluation.pair_result import PairResult
+from limbeck.evaluation.pairs import DEFAULTS, PAIR_MEASURES, check_measures, evaluate_pairs, scored_pairs
 from limbeck.matchers import Matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.objectives.labels import binary_ce
 from limbeck.progress import say
 from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage
-from limbeck.runs.base_session import BaseSession, DevMeasure
+from limbeck.runs.pair_bench import PairBench
 from limbeck.runs.pair_checks import check_pairs
 from limbeck.runs.pair_classes import grade_range, scaled
+from limbeck.runs.pair_splits import PairSplits, split_pairs, unlabelled_pairs
+from limbeck.runs.task import DevMeasure, Task
 from limbeck.scoring.calibration import Calibration, calibrate
 from limbeck.stores import EncodingStore
 from limbeck.stores.encodings import encode_with_store
@@ -35,25 +36,13 @@ from limbeck.training.trainer import standardiser
 
 JOIN = "\x1f"  # between the texts of a pair, where a pair is known by its content
 BLOCK = 512  # pairs that a crash can cost
-HELD_OUT = 0.1
 REMEMBERED = 4  # models whose scores of dev are kept
 
 
-@dataclass(frozen=True)
-class PairSplits:
-    """Pairs by their use. Unlabelled ones are trained on with the teacher's scores alone; `dev` has them only where
-    there is no label at all.
-    """
-
-    train: list[Pair]
-    dev: list[Pair]
-    test: list[Pair]
-
-
-class PairSession(BaseSession):
+class PairTask(Task):
     """A pair set, and the teacher's scores of its pairs."""
 
-    ranks = False
+    result_type = PairResult
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
@@ -63,13 +52,12 @@ class PairSession(BaseSession):
     @cached_property
     def data(self) -> PairData:
         data = load(self.recipe.data.source)
-        assert isinstance(data, PairData)
-        return data
+        return by_kind(data, _refuse_ranking, lambda found: found)
 
     @cached_property
     def unlabelled(self) -> list[Pair]:
         path = self.recipe.data.unlabelled
-        return _unlabelled(path) if path is not None else []
+        return unlabelled_pairs(path) if path is not None else []
 
     @cached_property
     def splits(self) -> PairSplits:
@@ -92,6 +80,25 @@ class PairSession(BaseSession):
             "queries_test": len(splits.test),
         }
 
+    @property
+    def measured_as(self) -> str:
+        return "pairs"
+
+    @cached_property
+    def bench(self) -> PairBench:
+        return PairBench(self)
+
+    def require_outputs(self, who: str, matcher: Matcher) -> None:
+        """Classes have an output each; whether teacher and student have as many is not a matter of the task."""
+
+    def can_measure(self, matcher: Matcher) -> bool:
+        """One score says yes or no as well as two classes do."""
+        wanted = self.recipe.student.output_count
+        return matcher.outputs == wanted or max(matcher.outputs, wanted) <= 2
+
+    def refuse_analyses(self, folder: Path) -> None:
+        raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
+
     @cached_property
     def measures(self) -> list[str] | None:
         """The recipe's, or None for those of the task."""
@@ -110,7 +117,7 @@ class PairSession(BaseSession):
             return None
         labels = label_array(dev)
         outputs = self.recipe.student.output_count
-        task = pair_task(np.zeros(len(dev) if outputs == 1 else (len(dev), outputs)), labels)
+        task = scored_pairs(np.zeros(len(dev) if outputs == 1 else (len(dev), outputs)), labels)
         check_measures(task, self.measures or DEFAULTS[task.kind])  # before hours of training
 
         def measure(matcher: Matcher) -> dict[str, float]:
@@ -240,33 +247,6 @@ class PairSession(BaseSession):
         return ends
 
 
-def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
-    """The pairs of a run. A missing dev split is held out of train; a pair of dev or test is not trained on, not turned
-    round either, and not looked at in dev if it is one of test.
-    """
-    test = _labelled(data, spec.test)
-    tested = _either_way(test)
-    dev = [pair for pair in _labelled(data, spec.dev) if pair.texts not in tested]
-    elsewhere = tested | _either_way(dev)
-    train = _drawn([pair for pair in data.splits.get(spec.train, []) if pair.texts not in elsewhere], None, seed)
-    if dev:
-        dev = _drawn(dev, spec.dev_queries, seed)
-    elif spec.dev is not None:
-        count = min(spec.dev_queries or len(train), max(1, round(HELD_OUT * len(train))))
-        dev = [pair for pair in train[:count] if pair.label is not None] or train[:count]
-        elsewhere |= _either_way(train[:count])
-        train = [pair for pair in train[count:] if pair.texts not in elsewhere]
-    train = train[: spec.train_queries]
-    if spec.labelled_queries is not None:
-        labelled = [pair for pair in train if pair.label is not None]
-        kept = {id(pair) for pair in labelled[: spec.labelled_queries]}
-        train = [pair if id(pair) in kept else replace(pair, label=None) for pair in train]
-    extra = [pair for pair in unlabelled if pair.texts not in elsewhere]
-    if not train and not extra:
-        raise LimbeckError(f"{data.name}: no pair to train on in split {spec.train!r}; check the file")
-    return PairSplits([*train, *extra], dev, _drawn(test, spec.test_queries, seed))
-
-
 def _known_by(texts: tuple[str, ...]) -> str:
     """One string for the texts of a pair, and for no others."""
     if any(JOIN in text for text in texts):
@@ -274,23 +254,8 @@ def _known_by(texts: tuple[str, ...]) -> str:
     return JOIN.join(texts)
 
 
-def _either_way(pairs: Sequence[Pair]) -> set[tuple[str, ...]]:
-    """The texts of pairs, as they stand and turned round."""
-    return {texts for pair in pairs for texts in (pair.texts, pair.texts[::-1])}
-
-
-def _labelled(data: PairData, split: str | None) -> list[Pair]:
-    return [pair for pair in data.splits.get(split or "", []) if pair.label is not None]
-
-
-def _drawn(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
-    """`count` of the pairs in an order that depends on seed and texts alone: a larger draw contains the smaller."""
-    return sorted(pairs, key=lambda pair: digest(str(seed), *pair.texts))[:count]
-
-
-def _unlabelled(path: str) -> list[Pair]:
-    """The pairs of a file, whatever its labels say."""
-    return [replace(pair, label=None) for pairs in load_pairs(path).splits.values() for pair in pairs]
+def _refuse_ranking(data: RankingData) -> PairData:
+    raise LimbeckError(f"{data.name}: holds rankings, not pairs; give a pair file or a folder of them")
 
 
 def _refuse_list_options(recipe: Recipe) -> None:

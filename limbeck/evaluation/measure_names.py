@@ -1,0 +1,59 @@
+"""Names of ranking measures: those that people write, and the objects of ir-measures that they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from limbeck.errors import LimbeckError, did_you_mean
+
+if TYPE_CHECKING:
+    import ir_measures
+
+_BASES = {
+    "ndcg": "nDCG",
+    "mrr": "RR",
+    "recall": "R",
+    "map": "AP",
+    "p": "P",
+    "success": "Success",
+}  # as ir-measures says
+_ALIASES = {"rr": "mrr", "r": "recall", "ap": "map", "precision": "p"}
+_NEEDS_CUTOFF = ("recall", "p", "success")
+_SPELLING = re.compile(r"(?P<base>[a-z]+)(?:@(?P<cutoff>[1-9][0-9]*))?")
+
+
+def canonical_name(name: str) -> str:
+    """One spelling for each measure: `RR@10` and `MRR@10` are `mrr@10`."""
+    spelling = _SPELLING.fullmatch(name.strip().lower())
+    base = _ALIASES.get(spelling["base"], spelling["base"]) if spelling else ""
+    if not spelling or base not in _BASES:
+        word = re.split(r"[@(]", name.strip().lower())[0]
+        known = [*_BASES, *_ALIASES]
+        problem = "the cutoff has to be a whole number from 1 up" if word in known else did_you_mean(word, known)
+        raise LimbeckError(f"unknown measure {name!r}; {problem}")
+    if spelling["cutoff"] is None:
+        if base in _NEEDS_CUTOFF:
+            raise LimbeckError(f"measure {name!r} needs a cutoff; write {base}@10, say")
+        return base
+    return f"{base}@{spelling['cutoff']}"
+
+
+def parse_measure(name: str, relevance_level: int = 1) -> ir_measures.Measure:
+    """The ir-measures object for a name."""
+    base, _, cutoff = canonical_name(name).partition("@")
+    import ir_measures
+
+    measure = getattr(ir_measures, _BASES[base])
+    if base != "ndcg":
+        measure = measure(rel=relevance_level)
+    return measure @ int(cutoff) if cutoff else measure
+
+
+def measure_name(measure: ir_measures.Measure) -> str:
+    """The name of an ir-measures object; the relevance level is not part of it."""
+    base = next((name for name, base in _BASES.items() if base == measure.NAME), None)
+    if base is None:
+        raise LimbeckError(f"measure {measure} has no name here; known: {', '.join(_BASES)}")
+    cutoff = measure.params.get("cutoff")
+    return f"{base}@{cutoff}" if cutoff else base

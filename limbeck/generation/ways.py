@@ -1,0 +1,67 @@
+"""How new queries are made: `model`, `perturb` or `spans` write some for each text; `sample` draws as many from others.
+
+Whatever a way draws belongs to the text and the number of the new query (`draws.py`), so the same seed gives the same
+queries, whatever was killed in between and however large a batch is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from limbeck.data.tables import Row
+from limbeck.errors import LimbeckError, did_you_mean
+
+WAYS = ["model", "perturb", "spans", "sample"]
+_OWN = {"noise": "model", "mask": "model", "max_length": "model", "drop": "perturb", "swap": "perturb"}
+
+
+class Way(Protocol):
+    """Writes new queries for texts of a table."""
+
+    @property
+    def batch_size(self) -> int: ...
+
+    def identity(self) -> dict[str, Any]:
+        """All that changes what is written, besides the texts."""
+
+    def write(self, rows: Sequence[Row]) -> list[list[str]]:
+        """The new queries of each text, given as (id, title, text); an empty one where nothing came of it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of `limbeck generate`; None is the default of the way, and right for all others."""
+
+    how: str
+    per_query: int = 2
+    seed: int = 0
+    noise: float | None = None
+    mask: float | None = None
+    max_length: int | None = None
+    drop: float | None = None
+    swap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.how not in WAYS:
+            raise LimbeckError(f"unknown --how {self.how!r}; {did_you_mean(self.how, WAYS)}")
+        if self.per_query < 1:
+            raise LimbeckError(f"--per-query {self.per_query}: nothing would be written; give 1 or more")
+        for name, way in _OWN.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if self.how != way:
+                raise LimbeckError(f"--{name.replace('_', '-')}: belongs to --how {way}; leave it out")
+            if name in ("mask", "drop", "swap") and not 0 <= value < 1:
+                raise LimbeckError(f"--{name} {value}: is no share; give a number from 0 up to, but not, 1")
+        if self.noise is not None and not 0 <= self.noise < math.inf:
+            raise LimbeckError(f"--noise {self.noise}: is no standard deviation; give a number from 0 up")
+        if self.max_length is not None and self.max_length < 1:
+            raise LimbeckError(f"--max-length {self.max_length}: nothing could be written; give 1 or more")
+
+    def given(self) -> dict[str, Any]:
+        """What decides the queries, as far as it was said."""
+        return {name: value for name, value in asdict(self).items() if value is not None}

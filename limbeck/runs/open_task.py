@@ -1,0 +1,18 @@
+"""Which task a recipe is about: its data decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from limbeck.data import load
+from limbeck.data.by_kind import by_kind
+from limbeck.recipe.recipe import Recipe
+from limbeck.runs.pair_task import PairTask
+from limbeck.runs.ranking_task import RankingTask
+from limbeck.runs.task import Task
+
+
+def open_task(recipe: Recipe, folder: Path) -> Task:
+    """The task of a recipe's data; what it shares between students is kept in `folder`."""
+    data = load(recipe.data.source)
+    return by_kind(data, lambda _: RankingTask(recipe, folder), lambda _: PairTask(recipe, folder))

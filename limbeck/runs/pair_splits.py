@@ -1,0 +1,71 @@
+"""The pairs of a run: which are trained on, which are dev, which are test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from limbeck.data import Pair, PairData
+from limbeck.data.pairs import load_pairs
+from limbeck.errors import LimbeckError
+from limbeck.files import digest
+from limbeck.recipe.recipe import DataSpec
+
+HELD_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class PairSplits:
+    """Pairs by their use. Unlabelled ones are trained on with the teacher's scores alone; `dev` has them only where
+    there is no label at all.
+    """
+
+    train: list[Pair]
+    dev: list[Pair]
+    test: list[Pair]
+
+
+def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
+    """The pairs of a run. A missing dev split is held out of train; a pair of dev or test is not trained on, not turned
+    round either, and not looked at in dev if it is one of test.
+    """
+    test = _labelled(data, spec.test)
+    tested = _either_way(test)
+    dev = [pair for pair in _labelled(data, spec.dev) if pair.texts not in tested]
+    elsewhere = tested | _either_way(dev)
+    train = _drawn([pair for pair in data.splits.get(spec.train, []) if pair.texts not in elsewhere], None, seed)
+    if dev:
+        dev = _drawn(dev, spec.dev_queries, seed)
+    elif spec.dev is not None:
+        count = min(spec.dev_queries or len(train), max(1, round(HELD_OUT * len(train))))
+        dev = [pair for pair in train[:count] if pair.label is not None] or train[:count]
+        elsewhere |= _either_way(train[:count])
+        train = [pair for pair in train[count:] if pair.texts not in elsewhere]
+    train = train[: spec.train_queries]
+    if spec.labelled_queries is not None:
+        labelled = [pair for pair in train if pair.label is not None]
+        kept = {id(pair) for pair in labelled[: spec.labelled_queries]}
+        train = [pair if id(pair) in kept else replace(pair, label=None) for pair in train]
+    extra = [pair for pair in unlabelled if pair.texts not in elsewhere]
+    if not train and not extra:
+        raise LimbeckError(f"{data.name}: no pair to train on in split {spec.train!r}; check the file")
+    return PairSplits([*train, *extra], dev, _drawn(test, spec.test_queries, seed))
+
+
+def _either_way(pairs: Sequence[Pair]) -> set[tuple[str, ...]]:
+    """The texts of pairs, as they stand and turned round."""
+    return {texts for pair in pairs for texts in (pair.texts, pair.texts[::-1])}
+
+
+def _labelled(data: PairData, split: str | None) -> list[Pair]:
+    return [pair for pair in data.splits.get(split or "", []) if pair.label is not None]
+
+
+def _drawn(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
+    """`count` of the pairs in an order that depends on seed and texts alone: a larger draw contains the smaller."""
+    return sorted(pairs, key=lambda pair: digest(str(seed), *pair.texts))[:count]
+
+
+def unlabelled_pairs(path: str) -> list[Pair]:
+    """The pairs of a file, whatever its labels say."""
+    return [replace(pair, label=None) for pairs in load_pairs(path).splits.values() for pair in pairs]
