@@ -12,6 +12,7 @@ from limbeck.signals import Signals, Targets
 
 GENERATOR = np.random.default_rng(5)
 QUERIES, DOCUMENTS, DIM = 3, 5, 4
+OBJECTIVE = parse("match_embeddings")[1]
 LISTS = np.array([[0, 2, 4], [1, 3, 0], [2, 0, 0]])
 MASK = np.array([[True, True, True], [True, True, False], [True, False, False]])
 

@@ -23,13 +23,14 @@ from limbeck.signals import Signals, Targets
 
 from .batches import NAN, call, losses_of, one_list, random_batch
 from .pair_reference import EXPECTED_OF_PAIRS
+from .test_embeddings import OBJECTIVE as OF_EMBEDDINGS  # by_hand has its formula
 from .reference import EXPECTED, EXPECTED_OF_CLASSES, EXPECTED_OF_TOKENS, expected
 
 each = pytest.mark.parametrize("objective", EXPECTED, ids=str)
 
 
 def test_every_objective_has_a_formula_to_be_compared_with() -> None:
-    formulas = [*EXPECTED, *EXPECTED_OF_TOKENS, *EXPECTED_OF_CLASSES, *EXPECTED_OF_PAIRS]
+    formulas = [*EXPECTED, *EXPECTED_OF_TOKENS, *EXPECTED_OF_CLASSES, *EXPECTED_OF_PAIRS, OF_EMBEDDINGS]
     assert {objective.name for objective in formulas} == set(OBJECTIVES)
 
 
