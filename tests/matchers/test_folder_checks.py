@@ -22,6 +22,7 @@ from tests.matchers.test_folders import PAIRS, same
 KINDS = {
     "dual encoder": {"dim": 8, "scale": 20.0, "layer_norm": True},
     "separate towers": {"separate": True, "dim": 8},
+    "static": {"encoder": "static"},
     "cross-encoder": {"kind": "cross_encoder"},
     "segments": {"kind": "cross_encoder", "pooling": "segments"},
     "dual pooling": {"kind": "cross_encoder", "pooling": "weighted", "across": -4.0},
