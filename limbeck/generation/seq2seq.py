@@ -41,7 +41,7 @@ class Seq2Seq:
                 raise LimbeckError(f"{name}: {problem}; give one like T5 or BART that was trained to write queries")
             tokenizer = AutoTokenizer.from_pretrained(path, **HERE_ONLY)
             model = AutoModelForSeq2SeqLM.from_pretrained(path, **HERE_ONLY)
-        check_vocabulary(tokenizer, model, path)
+        check_vocabulary(tokenizer, model.get_input_embeddings(), path)
         return cls(model.to(chosen_device()), tokenizer)
 
     def identity(self) -> dict[str, Any]:

@@ -269,8 +269,8 @@ def weights_digest(module: nn.Module) -> str:
 
 def tokeniser_digest(tokenizer: Any) -> str:
     """A digest of everything that turns text into token ids."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)  # a `Tokenizer` is its own
+    if not hasattr(backend, "to_str"):
         return digest(repr(tokenizer))
     state = json.loads(backend.to_str())
     for setting in ("truncation", "padding"):  # left over from the last call; lengths are keyed by themselves

@@ -78,6 +78,8 @@ def prepare_chunks(
     if not texts:
         return Chunks([], torch.empty(0, dtype=torch.long), side)
     features = preprocess(list(texts))
+    if "offsets" in features:  # tokens one after the other, without padding
+        return Chunks([features], torch.arange(len(texts)), side)
     real_tokens = features["attention_mask"].bool()
     if "query_expansion_positions" in features:  # ColBERT's [MASK] tokens count, whether they are attended to or not
         real_tokens = real_tokens | features["query_expansion_positions"].bool()
@@ -143,5 +145,5 @@ def inferred(
 def texts_of_chunks(chunks: Chunks) -> list[list[int]]:
     """For each chunk, which text each of its rows is."""
     order = torch.argsort(chunks.restore).tolist()
-    sizes = [len(chunk["attention_mask"]) for chunk in chunks.passes]
+    sizes = [len(chunk["offsets"] if "offsets" in chunk else chunk["attention_mask"]) for chunk in chunks.passes]
     return [order[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]

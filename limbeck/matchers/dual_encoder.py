@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
+from sentence_transformers.base.modules import Module, Normalize, Router, Transformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
@@ -22,17 +23,27 @@ from limbeck.matchers.align_tower import align_tower, pooled_outputs
 from limbeck.matchers.alignment import LinearMap
 from limbeck.matchers.asymmetric import document_model, route_modules, with_documents_of
 from limbeck.matchers.base import SCORES, TextBatch, as_parts
-from limbeck.matchers.chunks import SIDES, Chunks
+from limbeck.matchers.chunks import SIDES, Chunks, Side
 from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
 from limbeck.matchers.own_kind import mark_kind, own_facts, stored_interaction
-from limbeck.matchers.parts import as_dense, keep_whole, layer_norm, pooled, projection, side_lengths, start_transformer
+from limbeck.matchers.parts import (
+    as_dense,
+    keep_whole,
+    layer_norm,
+    learnt_scale,
+    pooled,
+    projection,
+    side_lengths,
+    start_transformer,
+)
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, start_of
+from limbeck.matchers.static import static_modules, truncate
 from limbeck.matchers.tct import TctTransformer, load_tct
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import Tower, TwoSides
@@ -46,6 +57,10 @@ class DualEncoderConfig(MatcherConfig):
     """Query and document are encoded apart into one vector each."""
 
     kind: Literal["dual_encoder"] = "dual_encoder"
+    encoder: Literal["transformer", "static"] = Field(
+        "transformer",
+        description="`static` averages a vector per token, without a transformer: microseconds a query",
+    )
     pooling: Literal["mean", "cls"] = Field("mean", description="how token states become one vector")
     dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
     layer_norm: bool = Field(False, description="layer norm on the pooled output")
@@ -84,6 +99,14 @@ class DualEncoderConfig(MatcherConfig):
             for name in ("similarity", "scale", "dim", "prompts", "untied"):
                 if getattr(self, name) != own[name].get_default(call_default_factory=True):
                     raise ValueError(f"{name}: with document, the document tower decides it; drop {name}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_static_encoder_has_no_layers(self) -> DualEncoderConfig:
+        usual = type(self).model_fields
+        for name in ("layers", "inner_dropout", "pooling") if self.encoder == "static" else ():
+            if getattr(self, name) != usual[name].default:
+                raise ValueError(f"{name} does not go with encoder: static, which has no transformer; drop {name}")
         return self
 
 
@@ -172,7 +195,10 @@ class DualEncoder(EncodingMatcher):
 
     def add_token_head(self, seed: int) -> None:
         """One head for both sides; a side with a tower of its own still decodes by its own token embeddings."""
-        self.heads[TOKEN_HEAD] = TokenHead.of(self.tower.transformer("query"), seed).to(self.device)
+        first = self.tower.transformer("query")
+        if isinstance(first, StaticEmbedding):
+            raise LimbeckError("masked_lm: a static encoder has no token states to restore from; drop it")
+        self.heads[TOKEN_HEAD] = TokenHead.of(first, seed).to(self.device)
 
     def append_projection(self, projection: nn.Linear) -> None:
         if isinstance(self.tower.model[0], Router):
@@ -186,12 +212,17 @@ class DualEncoder(EncodingMatcher):
 
     @property
     def scores_are_cosines(self) -> bool:
-        return self.similarity == Cosine.name or isinstance(list(self.tower.model)[-1], Normalize)
+        return self.similarity == Cosine.name or all(
+            isinstance(self.tower.route(side)[-1], Normalize) for side in SIDES
+        )
 
     def limit_tokens(self, longest: int) -> None:
-        for part in self.tower.model.modules():
-            if isinstance(part, Transformer):
-                part.max_seq_length = min(part.max_seq_length or longest, longest)
+        for side in SIDES:
+            first = self.tower.transformer(side)
+            if isinstance(first, StaticEmbedding):
+                truncate(first, longest)
+            else:
+                first.max_seq_length = min(first.max_seq_length or longest, longest)
 
     @property
     def trained_positions(self) -> tuple[int, ...]:
@@ -211,7 +242,7 @@ class DualEncoder(EncodingMatcher):
             found.fixed_documents = True
             return found
         if local.untied:
-            query, document = (_modules(local, side) for side in ("query", "document"))
+            query, document = (_modules(local, side) for side in SIDES)
             modules: list[nn.Module] = [Router.for_query_document(query, document)]
         else:
             modules = [*_modules(local)]
@@ -259,8 +290,10 @@ class DualEncoder(EncodingMatcher):
         return load_safely(path, revision, make)
 
 
-def _modules(config: DualEncoderConfig, side: str | None = None) -> list[Module]:
+def _modules(config: DualEncoderConfig, side: Side | None = None) -> list[Module]:
     """The modules of one tower."""
+    if config.encoder == "static":
+        return static_modules(config, side)
     kind = TctTransformer if keeps_tct(config) else Transformer
     transformer = start_transformer(start_of(config, side), side_lengths(config), kind)
     keep_whole(transformer.tokenizer, config.prompts)
@@ -269,8 +302,5 @@ def _modules(config: DualEncoderConfig, side: str | None = None) -> list[Module]
     if config.dim is not None:
         fresh.append(projection(width, config.dim))
         width = config.dim
-    if config.scale is not None:
-        start = torch.eye(width) * config.scale**0.5
-        fresh.append(Normalize())
-        fresh.append(Dense(width, width, bias=False, activation_function=nn.Identity(), init_weight=start))
+    fresh += learnt_scale(config, width)
     return [*pooled(config, transformer), *go_on(config.init_from, fresh, learnt_parts(config, side))]

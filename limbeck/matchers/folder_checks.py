@@ -29,8 +29,8 @@ THEIRS = re.compile(
     r"multi_vector_encoder\.modules)(\.\w+)?\.(?P<name>\w+)"
 )
 MODULES = {
-    "Transformer", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "Router", "Asym", "WeightedLayerPooling",
-    "MultiVectorMask", "TokenPooling", "LogitScore",
+    "Transformer", "StaticEmbedding", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "Router", "Asym",
+    "WeightedLayerPooling", "MultiVectorMask", "TokenPooling", "LogitScore",
 }  # fmt: skip
 OTHERS = {
     "pylate.models.Dense.Dense": "Dense",
@@ -39,7 +39,7 @@ OTHERS = {
     "limbeck.matchers.segments.SegmentPooling": "SegmentPooling",
     "limbeck.matchers.dual_pooling.DualPooling": "DualPooling",
 }
-WEIGHTED = {"Transformer", "Dense", "LayerNorm", "WeightedLayerPooling", "SegmentPooling"}
+WEIGHTED = {"Transformer", "StaticEmbedding", "Dense", "LayerNorm", "WeightedLayerPooling", "SegmentPooling"}
 ACTIVATION = re.compile(
     r"torch\.nn(\.modules\.(activation|linear))?\.(Identity|Tanh|ReLU|ReLU6|GELU|SiLU|Mish|ELU|CELU|SELU|Sigmoid|"
     r"LogSigmoid|LeakyReLU|Softplus|Softsign|Tanhshrink|Hardtanh|Hardswish|Hardsigmoid)"
@@ -84,6 +84,8 @@ def check_settings(folder: Path) -> None:
     for kind, place in parts(folder):
         if kind == "Transformer":
             _check_transformer(place)
+        elif kind == "StaticEmbedding":
+            _json(place / "tokenizer.json", dict)
         elif kind == "Dense":
             _check_dense(place)
 
@@ -100,6 +102,11 @@ def parts(folder: Path) -> Iterator[Part]:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("type", "path", "name")):
             raise bad_input(listing, "has an entry without a name, a type and a path", SAVE_AGAIN)
         yield from _part(_known(entry["type"], listing), _inside(folder, entry["path"], listing))
+
+
+def has_transformer(folder: str | Path) -> bool:
+    """Whether any module of a folder is a transformer, whose weights transformers reports on."""
+    return any(kind == "Transformer" for kind, _ in parts(Path(folder)))
 
 
 def _part(kind: str, place: Path) -> Iterator[Part]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from limbeck.matchers.base import Matcher
+from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.cross_encoder import CrossEncoder
 from limbeck.matchers.dipair import DiPair
+from limbeck.matchers.dual_encoder import DualEncoder
 from limbeck.matchers.segments import JointTransformer
+from limbeck.matchers.static import truncate
 
 
 def shorten(matcher: Matcher, query: int, document: int) -> None:
@@ -18,6 +22,8 @@ def shorten(matcher: Matcher, query: int, document: int) -> None:
     """
     if isinstance(matcher, DiPair):
         matcher.shorten(query, document)
+    if isinstance(matcher, DualEncoder):
+        _shorten_static(matcher, query, document)
     for part in matcher.modules():
         if not isinstance(part, Transformer):
             continue
@@ -31,6 +37,14 @@ def shorten(matcher: Matcher, query: int, document: int) -> None:
         filled = part.query_expansion
         if filled and filled.get("length"):
             part.query_expansion = {**filled, "length": _least(filled["length"], query)}
+
+
+def _shorten_static(matcher: DualEncoder, query: int, document: int) -> None:
+    """One table for both sides reads as much as the longer of them."""
+    parts = [matcher.tower.transformer(side) for side in SIDES]
+    for part, own in zip(parts, (query, document), strict=True):
+        if isinstance(part, StaticEmbedding):
+            truncate(part, max(query, document) if parts[0] is parts[1] else own)
 
 
 def _least(current: int | None, asked: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from sentence_transformers.base.modules import Dense, Module, Transformer
+import torch
+from sentence_transformers.base.modules import Dense, Module, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
 from torch import nn
 from transformers import AddedToken, AutoConfig
@@ -21,6 +23,8 @@ def start_transformer(
 ) -> Transformer:
     """The transformer that a config starts from, with the layers and lengths that it asks for."""
     path = config.init_from
+    if not (Path(path) / "config.json").exists():
+        raise LimbeckError(f"{path}: has no transformer; set encoder: static, or start from another model")
     changed: dict[str, Any] = {}
     fewer = config.layers is not None
     with naming_load_errors(config.init_from), complete_weights(path, fewer_layers=fewer):
@@ -95,6 +99,14 @@ def as_dense(linear: nn.Linear) -> Dense:
         init_weight=linear.weight.detach().clone(),
         init_bias=bias,
     )
+
+
+def learnt_scale(config: Any, width: int) -> list[Module]:
+    """Unit vectors and a learnt linear map that starts as a scale; nothing where none is asked for."""
+    if config.scale is None:
+        return []
+    start = torch.eye(width) * config.scale**0.5
+    return [Normalize(), Dense(width, width, bias=False, activation_function=nn.Identity(), init_weight=start)]
 
 
 def layer_norm(config: Any, width: int) -> list[Module]:

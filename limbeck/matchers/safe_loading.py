@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers import PreTrainedModel
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.device import chosen_device
-from limbeck.matchers.folder_checks import check_folder
+from limbeck.matchers.folder_checks import check_folder, has_transformer
 from limbeck.matchers.names import local_folder
 from limbeck.matchers.quiet import quiet
 
@@ -82,7 +83,7 @@ def complete_weights(folder: str | Path, fewer_layers: bool = False) -> Iterator
     reports: list[Report] = []
     with _one_at_a_time, _reporting(reports):
         yield
-    if not reports:
+    if not reports and has_transformer(folder):
         raise LimbeckError(f"{folder}: its weights cannot be checked; use a version of transformers in constraints.txt")
     for model, report in reports:
         _refuse_made_up_weights(folder, model, report)
@@ -142,13 +143,15 @@ def check_tokens(module: nn.Module, folder: str | Path) -> None:
     """Refuse a tokenizer that does not belong to the weights, and lengths that the model has no positions for."""
     for part in module.modules():
         if isinstance(part, Transformer):
-            check_vocabulary(part.tokenizer, part.model, folder)
+            check_vocabulary(part.tokenizer, part.model.get_input_embeddings(), folder)
             _check_positions(part, folder)
+        elif isinstance(part, StaticEmbedding):
+            check_vocabulary(part.tokenizer, part.embedding, folder)
 
 
-def check_vocabulary(tokenizer: Any, model: Any, folder: str | Path) -> None:
+def check_vocabulary(tokenizer: Any, table: Any, folder: str | Path) -> None:
     """Every token needs an embedding; far fewer tokens than embeddings means that the vocabulary was not found."""
-    rows, ids = model.get_input_embeddings().weight.shape[0], tokenizer.get_vocab().values()
+    rows, ids = table.weight.shape[0], tokenizer.get_vocab().values()
     remedy = "get the folder again from where it came; its tokenizer belongs to another model"
     if max(ids, default=-1) >= rows:
         raise LimbeckError(f"{folder}: has token ids up to {max(ids)} and embeddings for {rows}; {remedy}")

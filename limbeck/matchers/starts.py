@@ -25,7 +25,10 @@ from limbeck.matchers.tct import is_tct
 
 Config = TypeVar("Config", bound=MatcherConfig)
 KINDS = {"SentenceTransformer": "dual_encoder", "CrossEncoder": "cross_encoder", "MultiVectorEncoder": "colbert"}
-PASSING = ("Transformer", "Pooling", "Dropout", "MultiVectorMask", "DualPooling")  # not learnt, or the start itself
+PASSING = (  # not learnt, or the start itself
+    "Transformer", "StaticEmbedding", "Pooling", "Dropout", "MultiVectorMask", "DualPooling",
+)  # fmt: skip
+ENCODERS = ("Transformer", "StaticEmbedding")
 LOADERS: dict[str, Any] = {"Dense": Dense.load, "LayerNorm": LayerNorm.load, "Normalize": Normalize.load}
 
 
@@ -46,12 +49,18 @@ def start_of(config: Config, side: str | None = None) -> Config:
         raise LimbeckError(f"{config.init_from}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
     routes = read_settings(folder / "router_config.json").get("structure")
     if routes is None:
-        place = next((place for kind, place in parts(folder) if kind == "Transformer"), folder)
+        place = next((place for kind, place in parts(folder) if kind in ENCODERS), folder)
         return config.model_copy(update={"init_from": str(place)})
     if side is None or side not in routes:
         first = folder / next(iter(routes.values()))[0]
         raise LimbeckError(f"{config.init_from}: has a tower for each side; set untied: true, or start from {first}")
     return config.model_copy(update={"init_from": str(folder / routes[side][0])})
+
+
+def start_kind(config: MatcherConfig, side: str | None = None) -> str | None:
+    """The class of the module that embeds a start's tokens, of a model with a tower for each side that of `side`."""
+    found = (kind for kind, _ in _of_side(Path(config.init_from), side) if kind in ENCODERS)
+    return next(found, None)
 
 
 def learnt_parts(config: MatcherConfig, side: str | None = None) -> list[nn.Module]:

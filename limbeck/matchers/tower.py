@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers.base.modules import Router, Transformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
@@ -17,6 +18,7 @@ from limbeck.files import digest
 from limbeck.matchers.base import PreparedBatch, TextBatch, tokeniser_digest
 from limbeck.matchers.chunks import Chunks, Features, Side, each_chunk, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.gather import zero_of
+from limbeck.matchers.static import encode_many, encode_one, plain_table, tokens_read, words
 from limbeck.matchers.token_head import TokenHead
 
 CODE_VERSION = 1  # to be raised whenever the same weights and texts would give other vectors or scores
@@ -84,18 +86,32 @@ class Tower(nn.Module):
     def _run(self, side: Side) -> Callable[[Features], Tensor]:
         return lambda features: self.model(features, task=side)["sentence_embedding"]
 
-    def transformer(self, side: Side) -> Transformer:
-        """The first module of a side's tower, where its tokens are embedded."""
-        first: Any = self.model[0]
-        if isinstance(first, Router):
-            route: Any = first.sub_modules[side]
-            return route[0]
-        return first
+    def route(self, side: Side) -> list[Any]:
+        """The modules that a side's texts pass through."""
+        first, *rest = self.model
+        if not isinstance(first, Router):
+            return [first, *rest]
+        routed: Any = first.sub_modules[side]
+        return [*routed, *rest]
+
+    def transformer(self, side: Side) -> Any:
+        """The first module of a side's tower, where its tokens are embedded: a Transformer or a StaticEmbedding."""
+        return self.route(side)[0]
 
     def token_embeddings(self, side: Side) -> nn.Parameter:
         """The table [vocabulary, dim] from which a side's tokens are looked up."""
-        table: Any = self.transformer(side).model.get_input_embeddings()
+        first = self.transformer(side)
+        table: Any = first.embedding if isinstance(first, StaticEmbedding) else first.model.get_input_embeddings()
         return table.weight
+
+    def words(self, side: Side) -> tuple[Any, int]:
+        """What cuts a side's texts into tokens, and how many of them it reads besides its marks and its prompt."""
+        first, prompt = self.transformer(side), self.prompt(side)
+        if isinstance(first, StaticEmbedding):
+            return words(first, prompt)
+        own = first.query_length if side == "query" else first.document_length
+        empty = self.model.preprocess([""], prompt=prompt, task=side)["input_ids"]
+        return first.tokenizer, int(own or first.max_seq_length) - empty.shape[1]
 
     def token_logits(self, masked: Chunks, head: TokenHead, recompute: bool = False) -> list[Tensor]:
         """Logits [masked tokens, vocabulary] of each chunk; `masked` are tokenised texts with what was `chosen`."""
@@ -115,6 +131,12 @@ class Tower(nn.Module):
         if not len(texts):
             return np.zeros((0, self.dim), dtype=np.float32)
         label = "Encoding queries" if side == "query" else "Encoding documents"
+        table = plain_table(self.route(side))
+        if table is not None:
+            prompt = self.prompt(side)
+            given = [prompt + text for text in texts] if prompt else texts
+            rows = encode_one(table, given[0]) if len(given) == 1 else encode_many(table, given, label)
+            return rows[:, : self.model.truncate_dim]
         found = inferred(self, texts, lambda block: self.prepare(block, side, batch_size), self._run(side), label)
         return torch.cat(list(found))[:, : self.model.truncate_dim].numpy()
 
@@ -125,6 +147,7 @@ class Tower(nn.Module):
 def describe(model: Any) -> dict[str, Any]:
     """What besides the weights decides a sentence-transformers model's outputs."""
     transformers = [module for module in model.modules() if isinstance(module, Transformer)]
+    tables = [module for module in model.modules() if isinstance(module, StaticEmbedding)]
     expansions = [part.query_expansion for part in transformers]
     return {
         "version": CODE_VERSION,
@@ -135,6 +158,7 @@ def describe(model: Any) -> dict[str, Any]:
         "prompts": {name: text for name, text in model.prompts.items() if text},
         "default_prompt": model.default_prompt_name,
         **({"expansion": expansions} if any(expansions) else {}),
+        **({"static": [[tokens_read(part), tokeniser_digest(part.tokenizer)] for part in tables]} if tables else {}),
     }
 
 

@@ -129,7 +129,7 @@ class Builder:
         """The vectors of passages, or of their windows; only what the store lacks is encoded."""
         corpus, table = passages.corpus, None
         if self.windows is not None:
-            table = cut(corpus, self.windows, *_tokenizer(self.matcher))
+            table = cut(corpus, self.windows, *self.matcher.tower.words("document"))
         count = len(corpus) if table is None else len(table)
 
         def texts() -> Iterator[str]:
@@ -208,15 +208,6 @@ def load_encoder(model: str | Path | Any) -> Any:
         problem = f"is a {matcher.kind}, which has no single vector for a passage"
         raise LimbeckError(f"{model}: {problem}; give a dual encoder, or leave the dense part out with --no-dense")
     return matcher
-
-
-def _tokenizer(matcher: Any) -> tuple[Any, int]:
-    """What cuts a passage into tokens, and how many of them the model reads besides its marks and its prompt."""
-    tower = matcher.tower
-    transformer = tower.transformer("document")
-    length = int(transformer.document_length or transformer.max_seq_length)
-    empty = tower.model.preprocess([""], prompt=tower.prompt("document"), task="document")["input_ids"]
-    return transformer.tokenizer, length - empty.shape[1]
 
 
 def _same_or_refused(folder: Path, wanted: IndexManifest, matcher: Any) -> SearchIndex:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from limbeck.matchers.base import PreparedBatch, TextBatch
-from limbeck.matchers.chunks import texts_of_chunks
+from limbeck.matchers.chunks import Features, texts_of_chunks
 from limbeck.matchers.token_head import Vocabulary
 
 CHOSEN = 0.15  # of the tokens that are not special (Devlin et al.)
@@ -42,6 +42,9 @@ def drop_tokens(inputs: PreparedBatch, probability: float, draws: Draws) -> None
     for number, (part, first) in enumerate(inputs.tokenised):
         generator = draws.of(DROPPING, number, first)
         for chunk, texts in zip(part.passes, texts_of_chunks(part), strict=True):
+            if "offsets" in chunk:
+                _drop_from_bags(chunk, map(generator, texts), probability)
+                continue
             mask = chunk["attention_mask"].numpy().copy()
             segments = chunk["token_type_ids"].numpy() if "token_type_ids" in chunk else np.zeros_like(mask)
             for row, text in enumerate(texts):
@@ -50,6 +53,17 @@ def drop_tokens(inputs: PreparedBatch, probability: float, draws: Draws) -> None
                 dropped &= np.diff(segments[row, real], prepend=-1) == 0  # the first token of each text stays
                 mask[row, real[dropped]] = 0
             chunk["attention_mask"] = torch.from_numpy(mask)
+
+
+def _drop_from_bags(chunk: Features, generators: Iterator[np.random.Generator], probability: float) -> None:
+    """The same where tokens stand one after the other, without padding: those that are dropped are taken out."""
+    lengths = np.diff(chunk["offsets"].numpy(), append=len(chunk["input_ids"]))
+    kept = [
+        (generator.random(length) >= probability) | (np.arange(length) == 0)
+        for generator, length in zip(generators, lengths, strict=True)
+    ]
+    chunk["input_ids"] = chunk["input_ids"][torch.from_numpy(np.concatenate(kept))]
+    chunk["offsets"] = torch.from_numpy(np.cumsum([0, *(some.sum() for some in kept[:-1])]))
 
 
 def mask_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> tuple[Tensor, Tensor]:

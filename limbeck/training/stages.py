@@ -31,8 +31,9 @@ from limbeck.training.training_heads import learn_where_asked, training_heads
 from limbeck.training.weights import is_whole, load_if_whole, load_weights, save_weights
 
 FREEZABLE = {
-    "encoder": ("*.0.model.*", "encoders.*"),  # the first module of every tower and cross-encoder; DiPair's
-    "token_embeddings": ("*.word_embeddings.*",),
+    # the first module of every tower and cross-encoder, a static one's; DiPair's
+    "encoder": ("*.0.model.*", "*.0.embedding.*", "encoders.*"),
+    "token_embeddings": ("*.word_embeddings.*", "*.0.embedding.*"),
 }
 
 

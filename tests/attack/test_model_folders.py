@@ -111,6 +111,8 @@ REFUSED: list[tuple[str, Attack]] = [
     ("dual encoder", pickle_by_settings),
     ("dual encoder", nested_pickle),
     ("dual encoder", dense_activation),
+    ("static", module),
+    ("static", pickle),
     ("cross-encoder", all_of_it),
     ("cross-encoder", nested_pickle),
     ("colbert", new_architecture),

@@ -15,7 +15,6 @@ from limbeck.errors import LimbeckError
 from limbeck.file_list import NAME as MANIFEST
 from limbeck.matchers import ColBERT, DualEncoder, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
-from limbeck.search.build import _tokenizer
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
 
@@ -221,7 +220,7 @@ def test_a_released_tct_folder_is_known_in_the_hub_s_cache_too(released, tmp_pat
 
 def test_windows_fill_what_a_tct_model_reads_besides_its_marks(released):
     matcher = load(released)
-    tokenizer, room = _tokenizer(matcher)
+    tokenizer, room = matcher.tower.words("document")
     length = matcher.tower.transformer("document").document_length
     for words, whole in ((room, True), (room + 1, False)):
         read = matcher.tower.model.preprocess(["copy " * words], task="document")["input_ids"]

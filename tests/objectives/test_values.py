@@ -23,8 +23,8 @@ from limbeck.signals import Signals, Targets
 
 from .batches import NAN, call, losses_of, one_list, random_batch
 from .pair_reference import EXPECTED_OF_PAIRS
-from .test_embeddings import OBJECTIVE as OF_EMBEDDINGS  # by_hand has its formula
 from .reference import EXPECTED, EXPECTED_OF_CLASSES, EXPECTED_OF_TOKENS, expected
+from .test_embeddings import OBJECTIVE as OF_EMBEDDINGS  # by_hand has its formula
 
 each = pytest.mark.parametrize("objective", EXPECTED, ids=str)
 
