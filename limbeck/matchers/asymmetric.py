@@ -15,6 +15,7 @@ from sentence_transformers.base.modules import Module, Normalize, Router
 from limbeck.errors import LimbeckError
 from limbeck.matchers.parts import projection
 from limbeck.matchers.safe_loading import HERE_ONLY, complete_weights, naming_load_errors
+from limbeck.matchers.tower import Tower
 
 
 def document_model(folder: str) -> SentenceTransformer:
@@ -26,24 +27,15 @@ def document_model(folder: str) -> SentenceTransformer:
     return model
 
 
-def route_modules(model: Any, side: str) -> list[Any]:
-    """The modules that a text of one side passes through."""
-    modules: list[Any] = list(model)
-    if not isinstance(modules[0], Router):
-        return modules
-    route: Any = modules[0].sub_modules[side]
-    return [*route, *modules[1:]]
-
-
 def with_documents_of(model: SentenceTransformer, query: Sequence[Module]) -> SentenceTransformer:
     """A model with `query` as its query tower, and the document tower of `model`, held fixed.
 
     Where the sizes differ, a projection leads to the document tower's; a Normalize at its end is repeated.
     """
-    documents = route_modules(model, "document")
+    documents = Tower(model).route("document")
     width, dim = _width(query), int(model.get_embedding_dimension() or 0)
     fitted = [*query] if width == dim else [*query, projection(width, dim)]
-    if isinstance(documents[-1], Normalize):
+    if isinstance(documents[-1], Normalize) and not isinstance(fitted[-1], Normalize):
         fitted.append(Normalize())
     for module in documents:
         module.requires_grad_(False)

@@ -20,9 +20,8 @@ from limbeck.errors import LimbeckError
 from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
 from limbeck.matchers.align_tower import align_tower, pooled_outputs
-from limbeck.matchers.alignment import LinearMap
-from limbeck.matchers.asymmetric import document_model, route_modules, with_documents_of
-from limbeck.matchers.base import SCORES, TextBatch, as_parts
+from limbeck.matchers.asymmetric import document_model, with_documents_of
+from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts
 from limbeck.matchers.chunks import SIDES, Chunks, Side
 from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding
@@ -44,6 +43,7 @@ from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, start_of
 from limbeck.matchers.static import static_modules, truncate
+from limbeck.matchers.static_fit import fit_towers
 from limbeck.matchers.tct import TctTransformer, load_tct
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import Tower, TwoSides
@@ -152,7 +152,7 @@ class DualEncoder(EncodingMatcher):
         """A document tower that is never trained stays in evaluation mode: what is stored of it has no dropout."""
         super().train(mode)
         if self.fixed_documents:
-            for module in route_modules(self.tower.model, "document"):
+            for module in self.tower.route("document"):
                 module.eval()
         return self
 
@@ -228,8 +228,18 @@ class DualEncoder(EncodingMatcher):
     def trained_positions(self) -> tuple[int, ...]:
         return (0,) if self.fixed_documents else (0, 1)
 
-    def align(self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], seed: int = 0) -> list[LinearMap]:
-        return align_tower(self.tower, self.trained_positions, texts, targets, seed)
+    @property
+    def aligned_on(self) -> int | None:  # type: ignore[override]
+        return None if isinstance(self.tower.transformer("query"), StaticEmbedding) else super().aligned_on
+
+    def align(
+        self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], reference: Matcher, seed: int = 0
+    ) -> list[float]:
+        """A static tower gets its token vectors, another tower a linear map."""
+        positions = self.trained_positions
+        if isinstance(self.tower.transformer("query"), StaticEmbedding):
+            return fit_towers(self, positions, texts, targets, reference, seed)
+        return [found.cosine for found in align_tower(self.tower, positions, texts, targets, seed)]
 
     def pooled(self, texts: Sequence[str], position: int) -> np.ndarray:
         return pooled_outputs(self.tower, texts, SIDES[position])
@@ -237,7 +247,10 @@ class DualEncoder(EncodingMatcher):
     @classmethod
     def build(cls, config: Any, local: Any) -> DualEncoder:
         if local.document is not None:
-            model = with_documents_of(document_model(local.document), _modules(local, "query"))
+            documents = document_model(local.document)
+            if local.encoder == "static":
+                local = local.model_copy(update={"dim": documents.get_embedding_dimension()})
+            model = with_documents_of(documents, _modules(local, "query"))
             found = cls(model, cls.make_interaction(config))
             found.fixed_documents = True
             return found
@@ -267,7 +280,7 @@ class DualEncoder(EncodingMatcher):
             return super().identity()
         model: Any = self.tower.model
         told: Any = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
-        modules: Any = route_modules(model, SIDES[position])
+        modules: Any = self.tower.route(SIDES[position])
         side = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name=model.similarity_fn_name, **told)
         alone = type(self)(side, self._interaction)
         alone.bf16 = self.bf16

@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.chunks import Side
+from limbeck.matchers.chunks import SIDES, Side
 from limbeck.matchers.device import on_device
 from limbeck.matchers.ridge import linear_map, ridge
 from limbeck.matchers.static import replace_table, token_ids
@@ -79,6 +79,24 @@ def fit_static(
     replace_table(part, torch.from_numpy(table).to(device))
     seen = np.count_nonzero(np.bincount(design.indices, minlength=1))
     return StaticFit(len(texts), int(seen), strength, cosine, known is not None)
+
+
+def fit_towers(
+    matcher: Any,
+    positions: Sequence[int],
+    texts: Sequence[Sequence[str]],
+    targets: Sequence[np.ndarray],
+    reference: Any,
+    seed: int = 0,
+) -> list[float]:
+    """Fit the static towers at `positions`: one table for both where they share it. Cosines on held-out texts."""
+    shared = len(positions) > 1 and matcher.tower.transformer("query") is matcher.tower.transformer("document")
+    found = []
+    for group in [list(positions)] if shared else [[at] for at in positions]:
+        every = [text for at in group for text in texts[at]]
+        wanted = np.concatenate([targets[at] for at in group])
+        found.append(fit_static(matcher, SIDES[group[0]], every, wanted, reference, seed=seed).cosine)
+    return found
 
 
 def counts(part: StaticEmbedding, texts: Sequence[str]) -> csr_matrix:

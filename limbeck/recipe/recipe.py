@@ -60,6 +60,13 @@ class DataSpec(Part):
     unlabelled_documents: str | None = Field(
         None, description="a file of further documents, for objectives that match the embeddings of documents"
     )
+    spans: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="take so many spans of each document (sentences, or some words in a row) as further training "
+        "queries without labels, for objectives that match embeddings and for `student.align`",
+    )
     seed: int | None = Field(None, ge=0, lt=2**31, description="draws queries and negatives; the recipe's by default")
 
 

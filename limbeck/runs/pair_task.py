@@ -212,10 +212,14 @@ class PairTask(Task):
             say(f"{error}; the threshold is chosen for f1 instead")
             return calibrate(scores, labels)
 
-    def sample_texts(self, most: int, seed: int) -> list[list[str]]:
-        columns = [list(dict.fromkeys(pair.texts[at] for pair in self.splits.train)) for at in (0, 1)]
-        columns[1] = [text for text in columns[1] if text not in set(columns[0])]
-        return [[some[row] for row in draw_rows([len(some)], most // 2, seed)[0].tolist()] for some in columns]
+    def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:
+        columns: list[list[str]] = []
+        for position in (0, 1):
+            wanted = [pair.texts[position] for pair in self.splits.train] if position in positions else []
+            known = set(columns[0]) if columns else set()
+            columns.append([text for text in dict.fromkeys(wanted) if text not in known])
+        share = None if most is None else most // len(positions)
+        return [[some[row] for row in draw_rows([len(some)], share, seed)[0].tolist()] for some in columns]
 
     def lists(self, stage: Stage, seed: int) -> PairLists | TextLists:
         pairs = self.splits.train

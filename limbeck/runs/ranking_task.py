@@ -13,9 +13,10 @@ from torch import Tensor
 
 from limbeck.data import Candidates, RankingData, Run, load, read_scores
 from limbeck.data.by_kind import require_ranking
-from limbeck.data.queries import read_unlabelled
+from limbeck.data.queries import read_unlabelled, text_key
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult, candidate_run, first_of, with_judged, with_random
+from limbeck.generation.spans import LENGTHS, Spans
 from limbeck.matchers import Matcher
 from limbeck.progress import say
 from limbeck.recipe.recipe import ListSpec, Recipe, Stage
@@ -260,20 +261,40 @@ class RankingTask(Task):
             say(f"{dropped:,} candidates left out: the teacher takes them for positives")
         return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
 
-    def sample_texts(self, most: int, seed: int) -> list[list[str]]:
+    def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:
         """Half of them queries, as far as there are so many."""
-        queries, _ = self._texts(frozenset({"queries"}), most // 2, seed)
-        _, documents = self._texts(frozenset({"documents"}), most - len(queries), seed)
+        queries = documents = list[str]()
+        share = None if most is None else most // len(positions)
+        if 0 in positions:
+            queries, _ = self._texts(frozenset({"queries"}), share, seed)
+        if 1 in positions:
+            left = None if most is None else most - len(queries)
+            _, documents = self._texts(frozenset({"documents"}), left, seed)
         return [list(dict.fromkeys(queries)), list(dict.fromkeys(documents))]
 
     def _texts(self, sides: frozenset[str], most: int | None, seed: int) -> tuple[list[str], list[str]]:
         """Training queries and documents of the corpus, with those that were given without labels; `most` are drawn."""
-        data, further = self.data, self._further_documents if "documents" in sides else []
-        queries = data.queries.rows(self.splits.train) if "queries" in sides else np.zeros(0, dtype=np.int64)
-        documents = len(data.corpus) if "documents" in sides else 0
-        rows = draw_rows([len(queries), documents, len(further)], most, seed)
-        found = data.corpus.take(rows[1]) + [further[row] for row in rows[2].tolist()]
-        return data.queries.take(queries[rows[0]]), found
+        corpus = self.data.corpus
+        queries = self._queries_and_spans if "queries" in sides else []
+        further = self._further_documents if "documents" in sides else []
+        rows = draw_rows([len(queries), len(corpus) if "documents" in sides else 0, len(further)], most, seed)
+        documents = corpus.take(rows[1]) + [further[row] for row in rows[2].tolist()]
+        return [queries[row] for row in rows[0].tolist()], documents
+
+    @cached_property
+    def _queries_and_spans(self) -> list[str]:
+        """The texts of all training queries, and as many spans of each document as the recipe asks for."""
+        queries, count = self.data.queries, self.recipe.data.spans
+        found = queries.take(queries.rows(self.splits.train))
+        if not count:
+            return found
+        lengths = tuple(len(text.split()) for text in found) or LENGTHS
+        corpus = self.data.corpus
+        records = [corpus.record_at(row) for row in range(len(corpus))]
+        drawn = Spans(count, self.recipe.data_seed, lengths).write(records)
+        seen = {text_key(text) for text in found} | {""}
+        new = {text_key(text): text for spans in drawn for text in spans}
+        return found + [text for key, text in new.items() if key not in seen]
 
     @cached_property
     def _further_documents(self) -> list[str]:

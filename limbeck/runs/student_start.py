@@ -24,7 +24,6 @@ from limbeck.training.processes import main_first
 from limbeck.training.stages import frozen
 from limbeck.training.teachers import EMBEDDINGS, require_signals
 
-ALIGNED_ON = 4000  # texts that a map is fitted to, over both sides
 LAYERS_ON = 400  # texts on which subsets of layers are compared
 
 
@@ -37,9 +36,9 @@ def start_student(task: Task, recipe: Recipe, work: Path) -> Matcher:
     if "document" in recipe.student.taken_from_teacher and recipe.teacher is not None and recipe.teacher.length:
         student.limit_tokens(recipe.teacher.length)  # its document tower reads what the teacher reads
     if getattr(config, "align", False):
-        texts = task.sample_texts(ALIGNED_ON, seed)
-        for fitted in student.align(texts, reference.of(texts), seed):
-            say(f"aligned with a cosine of {fitted.cosine:.3f} to the reference on held-out texts")
+        texts = task.sample_texts(student.aligned_on, seed, student.trained_positions)
+        for cosine in student.align(texts, reference.of(texts), reference.matcher, seed):
+            say(f"aligned with a cosine of {cosine:.3f} to the reference on held-out texts")
     elif any(stage.teacher_signals & EMBEDDINGS for stage in recipe.stages):
         _same_size(student, reference.matcher, seed)
     return student

@@ -152,8 +152,8 @@ class Task(ABC):
         """What is kept beside a student once it is trained."""
 
     @abstractmethod
-    def sample_texts(self, most: int, seed: int) -> list[list[str]]:
-        """Distinct training texts at each position, at most `most` in all; for what is fitted without gradients."""
+    def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:
+        """Distinct training texts at `positions`, `most` in all or all there are; for what is fitted in closed form."""
 
     @abstractmethod
     def lists(self, stage: Stage, seed: int) -> Examples:
