@@ -59,7 +59,7 @@ def test_mistakes_are_one_line(limbeck, models, tiny_bert, tmp_path):
 
     refused(tmp_path / "no.txt", "--out", out, words=["no.txt", "no such file or folder"])
     refused(tmp_path / "empty.txt", "--out", out, words=["empty.txt", "holds no query"])
-    refused(data, "--out", out, "--model", tiny_bert, words=[tiny_bert, "a bert is no seq2seq model"])
+    refused(data, "--out", out, "--model", tiny_bert, words=[tiny_bert, "a bert is not a seq2seq model"])
     refused(data, "--out", out, "--model", tmp_path / "hollow", words=["hollow", "no config.json"])
     refused(data, "--out", out, "--model", tmp_path / "no", words=["no such folder"])
     refused(data, "--out", out, "--model", models["t5"], "--noise", "-1", words=["--noise -1.0"])

@@ -233,7 +233,7 @@ def test_edited_queries_are_another_request(data, tmp_path):
     lb.generate(data, tmp_path / "near.jsonl")
     text = (data / "queries.jsonl").read_text().replace("copy a file", "copy a module")
     (data / "queries.jsonl").write_text(text)
-    with pytest.raises(LimbeckError, match="was made by something else"):
+    with pytest.raises(LimbeckError, match="was made with other settings"):
         lb.generate(data, tmp_path / "near.jsonl")
 
 

@@ -108,7 +108,7 @@ def test_what_cannot_be_paired_is_refused(beir, tmp_path):
     build_pairs(str(beir), tmp_path / "a")
     with pytest.raises(LimbeckError, match="--below: does nothing for neighbours of a pair set"):
         build_pairs(str(tmp_path / "a"), tmp_path / "b", "neighbours", below=0.5)
-    with pytest.raises(LimbeckError, match="already exists and is not ours; choose another --out"):
+    with pytest.raises(LimbeckError, match="already exists and limbeck did not write it; choose another --out"):
         build_pairs(str(beir), beir)
     with pytest.raises(LimbeckError, match="holds pairs already"):
         build_pairs(str(tmp_path / "a"), tmp_path / "b")
@@ -141,7 +141,9 @@ def test_a_damaged_pair_file_is_named_by_whoever_reads_it(beir, tmp_path):
             lambda file=file: load(str(file)),
             lambda: build_pairs(str(beir), tmp_path / "pairs", "neighbours", below=2.0),
         ):
-            with pytest.raises(LimbeckError, match=f"{name}: is not as `limbeck pairs` wrote it; make the folder"):
+            with pytest.raises(
+                LimbeckError, match=f"{name}: has changed since `limbeck pairs` wrote it; make the folder"
+            ):
                 read()
         file.write_text(whole)
     (tmp_path / "pairs" / "limbeck-files.json").unlink()
