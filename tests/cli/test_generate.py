@@ -58,7 +58,7 @@ def test_mistakes_are_one_line(limbeck, models, tiny_bert, tmp_path):
         assert_one_line_about(limbeck("generate", *arguments), *words)
 
     refused(tmp_path / "no.txt", "--out", out, words=["no.txt", "no such file or folder"])
-    refused(tmp_path / "empty.txt", "--out", out, words=["empty.txt", "holds no query"])
+    refused(tmp_path / "empty.txt", "--out", out, words=["empty.txt", "contains no query"])
     refused(data, "--out", out, "--model", tiny_bert, words=[tiny_bert, "a bert is not a seq2seq model"])
     refused(data, "--out", out, "--model", tmp_path / "hollow", words=["hollow", "no config.json"])
     refused(data, "--out", out, "--model", tmp_path / "no", words=["no such folder"])
@@ -70,7 +70,7 @@ def test_mistakes_are_one_line(limbeck, models, tiny_bert, tmp_path):
     refused(data, "--out", tmp_path / "hollow", words=["hollow", "is no .jsonl file"])
     refused(data, "--out", out, "--split", "test", words=["--split test", "must not be trained on"])
     refused(data, "--out", out, "--how", "sample", "--from", tmp_path / "no.txt", words=["no.txt", "no such file"])
-    refused(data, "--out", out, "--how", "sample", "--from", tmp_path / "empty.txt", words=["holds no query"])
+    refused(data, "--out", out, "--how", "sample", "--from", tmp_path / "empty.txt", words=["contains no query"])
     refused(data, words=["--out"])
     refused(data, "--out", "/proc/near.jsonl", words=["/proc/near.jsonl", "cannot write"])
     assert not list(tmp_path.glob("near*"))
