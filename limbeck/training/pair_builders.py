@@ -92,7 +92,9 @@ def build_pairs(
 
     def of_pairs(found: PairData) -> BuiltPairs:
         if how != "neighbours":
-            raise LimbeckError(f"{source}: contains pairs already; add --how neighbours for more of them without labels")
+            raise LimbeckError(
+                f"{source}: contains pairs already; add --how neighbours for more of them without labels"
+            )
         if titles:
             raise LimbeckError(f"{source}: contains pairs, which have no titles; leave --titles out")
         _refuse_idle_options("neighbours of a pair set", {"below": below, "hard": hard})
