@@ -100,7 +100,7 @@ def _refusing_as_elsewhere() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise PermissionError(errno.EACCES, "nothing can be created there", error.filename) from error
+        raise PermissionError(errno.EACCES, "cannot create files there", error.filename) from error
 
 
 def _create(path: Path, mode: str, encoding: str | None) -> IO[Any]:
@@ -185,7 +185,7 @@ def alone_in(folder: str | Path) -> Iterator[None]:
     except BlockingIOError as error:
         os.close(handle)
         remedy = "wait for it to end, or choose another --out"
-        raise bad_input(folder, "another limbeck is at work in it", remedy) from error
+        raise bad_input(folder, "another limbeck process is writing to it", remedy) from error
     try:
         yield
     finally:
@@ -307,7 +307,7 @@ def _target(path: Path) -> Path:
     """What a path leads to; a symbolic link stays, and what it points to is replaced."""
     target = Path(os.path.realpath(path))
     if os.path.islink(target):
-        raise bad_input(path, "is a symbolic link that leads in a circle", "remove it, or name another place")
+        raise bad_input(path, "is a circular symbolic link", "remove it, or name another place")
     return target
 
 
@@ -322,7 +322,7 @@ def refuse_overwriting(output: str | Path | None, *inputs: str | Path | None) ->
         if target is None or place is None or not target.exists() or not target.is_relative_to(place):
             continue
         if target == place or (place / "index.json").exists() or target.suffix in (".jsonl", ".tsv", ".gz"):
-            raise bad_input(str(output), f"belongs to {source}, which is read", "write to another place")
+            raise bad_input(str(output), f"belongs to {source}, which the command reads", "write to another place")
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -349,7 +349,7 @@ def read_json(path: str | Path, remedy: str = "remove it and run the command aga
     except json.JSONDecodeError as error:
         raise bad_input(path, f"is not valid JSON ({error.msg})", remedy, error.lineno) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
-        raise bad_input(path, "holds a number or a nesting that is too long", remedy) from error
+        raise bad_input(path, "has a number that is too long, or is nested too deeply", remedy) from error
 
 
 def checksum(path: str | Path) -> str:
@@ -382,4 +382,4 @@ def require_empty_or_absent(path: str | Path, remedy: str) -> None:
     """Refuse to write into a directory that holds something else."""
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise LimbeckError(f"{path}: already exists and is not ours; {remedy}")
+        raise LimbeckError(f"{path}: already exists and limbeck did not write it; {remedy}")

@@ -51,7 +51,9 @@ def _module(name: str) -> None:
     try:
         import_module(name)
     except ImportError as error:
-        raise LimbeckError(f"plugin {name}: cannot be imported ({error}); install it, or take it away") from error
+        raise LimbeckError(
+            f"plugin {name}: cannot be imported ({error}); install it, or remove it from the list"
+        ) from error
 
 
 @cache

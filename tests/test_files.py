@@ -416,14 +416,18 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
     require_empty_or_absent(tmp_path / "absent", "x")
     require_empty_or_absent(tmp_path, "x")
     (tmp_path / "a").write_text("x")
-    with pytest.raises(LimbeckError, match="already exists and is not ours; name another"):
+    with pytest.raises(LimbeckError, match="already exists and limbeck did not write it; name another"):
         require_empty_or_absent(tmp_path, "name another")
 
 
 def test_a_directory_can_be_held_by_one_process_at_a_time(tmp_path):
     from limbeck.files import alone_in
 
-    with alone_in(tmp_path), pytest.raises(LimbeckError, match="another limbeck is at work"), alone_in(tmp_path):
+    with (
+        alone_in(tmp_path),
+        pytest.raises(LimbeckError, match="another limbeck process is writing"),
+        alone_in(tmp_path),
+    ):
         pytest.fail("two at once")
     with alone_in(tmp_path):
         assert list(tmp_path.iterdir()) == []
@@ -448,7 +452,7 @@ def test_results_replace_earlier_results_and_no_input(tmp_path):
     refuse_overwriting(tmp_path / "new.jsonl", tmp_path)
     refuse_overwriting(None, tmp_path)
     for output, source in (("corpus.jsonl", "."), ("run.trec", "run.trec"), ("index/notes.txt", "index")):
-        with pytest.raises(LimbeckError, match="which is read"):
+        with pytest.raises(LimbeckError, match="which the command reads"):
             refuse_overwriting(tmp_path / output, tmp_path / source)
 
 

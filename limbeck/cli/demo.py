@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
         from limbeck.runs.results import rows_as_json
 
         begun = "A small run on the docstrings of this Python: about 5 minutes on 2 cores."
-        err.print(f"{begun} Ctrl-C stops it; the same command goes on.", highlight=False, soft_wrap=True)
+        err.print(f"{begun} Ctrl-C stops it; the same command resumes.", highlight=False, soft_wrap=True)
         result = api.sweep(
             "demo", [OBJECTIVES], out=out, overrides=override, questions=QUESTIONS, note=NOTE, progress=True
         )
@@ -65,5 +65,5 @@ def _next_steps(out: Path, seconds: float) -> str:
 {seconds / 60:.1f} minutes. Next:
   open {out / "report.html"}
   limbeck evaluate {out / "student"} pydocs --task retrieve
-  limbeck recipes                          what else ships
+  limbeck recipes                          other recipes
   limbeck distill RECIPE --out DIR         your own data and teacher; docs/own-data.md"""

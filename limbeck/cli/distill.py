@@ -12,13 +12,13 @@ from limbeck.cli.options import DEVICE
 def register(app: typer.Typer) -> None:
     @app.command()
     def distill(
-        recipe: str = typer.Argument(help="A recipe file, or the name of one that ships (`limbeck recipes`)."),
+        recipe: str = typer.Argument(help="A recipe file, or the name of a shipped recipe (`limbeck recipes`)."),
         out: Path = typer.Option(None, "--out", help="Run directory; runs/NAME by default."),
         override: list[str] = typer.Option([], "--set", help="Change a value, e.g. --set stages.0.steps=100."),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Distil a teacher into a student. Killed at any point, the same command goes on where it was."""
+        """Distil a teacher into a student. If it is killed, run the same command again to resume."""
         from limbeck.cli.early import require_recipe
 
         require_recipe(recipe, override)

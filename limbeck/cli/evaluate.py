@@ -18,7 +18,7 @@ def _lengths(text: str | None) -> tuple[int, int] | None:
         return None
     numbers = [part.strip() for part in text.split(",")]
     if len(numbers) != 2 or not all(part.isdigit() and int(part) >= SHORTEST for part in numbers):
-        raise LimbeckError(f"--lengths {text}: wants two numbers of tokens from {SHORTEST} on, say 16,64")
+        raise LimbeckError(f"--lengths {text}: needs two numbers of tokens, at least {SHORTEST}, e.g. 16,64")
     return int(numbers[0]), int(numbers[1])
 
 
@@ -29,32 +29,39 @@ def register(app: typer.Typer) -> None:
             help="A model's folder or hub name, a run directory, an index, `bm25`, or a TREC run file."
         ),
         data: str = typer.Argument(help="A BEIR folder, a pair file, MS MARCO files, a hub name, ... or pydocs."),
-        task: str = typer.Option(None, help="rerank, retrieve or pairs; by default what the data and model allow."),
-        mode: str = typer.Option(None, help="Of an index: dense, sparse or hybrid."),
-        fusion: str = typer.Option(None, help="Of a hybrid search: interpolate (Eq. 7) or rrf."),
-        alpha: float = typer.Option(None, help="Of a hybrid search: the weight of the sparse scores."),
+        task: str = typer.Option(
+            None, help="rerank, retrieve or pairs; by default the task that fits the data and the model."
+        ),
+        mode: str = typer.Option(None, help="How to search an index: dense, sparse or hybrid."),
+        fusion: str = typer.Option(None, help="How a hybrid search joins both parts: interpolate (Eq. 7) or rrf."),
+        alpha: float = typer.Option(None, help="Weight of the sparse scores in a hybrid search."),
         split: str = typer.Option("test"),
-        against: str = typer.Option(None, help="A second model: paired significance and a confidence interval."),
-        against_mode: str = typer.Option(None, help="How the second index is searched, if not by --mode."),
-        against_fusion: str = typer.Option(None, help="Likewise for --fusion."),
-        against_alpha: float = typer.Option(None, help="Likewise for --alpha."),
+        against: str = typer.Option(
+            None, help="A second model to compare with: paired significance test and confidence interval."
+        ),
+        against_mode: str = typer.Option(None, help="How to search the second index; --mode by default."),
+        against_fusion: str = typer.Option(None, help="--fusion of the second index."),
+        against_alpha: float = typer.Option(None, help="--alpha of the second index."),
         candidates: str = typer.Option(
-            None, help="To re-rank: bm25 (the default), given, a TREC run. To search with a ColBERT's ANN: tokens."
+            None,
+            help="Candidates to re-rank: bm25 (the default), given, a TREC run; tokens: search by a ColBERT's tokens.",
         ),
         depth: int = typer.Option(100, min=1, help="Candidates per query, or documents to retrieve."),
-        add_judged: bool = typer.Option(False, help="Put judged positives among the candidates."),
+        add_judged: bool = typer.Option(False, help="Add judged positives to the candidates."),
         measures: str = typer.Option(None, help="Comma-separated, e.g. ndcg@10,mrr@10,recall@100."),
-        relevance_level: int = typer.Option(1, min=1, help="Grade from which a document is relevant; TREC DL has 2."),
+        relevance_level: int = typer.Option(1, min=1, help="Lowest grade that counts as relevant; 2 for TREC DL."),
         lengths: str = typer.Option(
-            None, help="Tokens to read of each text, if fewer than the model was made for: 16,64."
+            None, help="Maximum tokens of query and document, if fewer than the model was made for: 16,64."
         ),
-        head: str = typer.Option(None, help="Of pairs: score with this head of `limbeck score`: torch, onnx or int8."),
-        limit: int = typer.Option(None, min=1, help="Measure on so many queries or pairs, drawn by --seed."),
-        seed: int = typer.Option(0, min=0, help="Draws the queries or pairs of --limit."),
-        store: Path = typer.Option(None, help="Keep document vectors here, and use those that are there."),
-        milvus: str = typer.Option(None, help="The Milvus that an index's vectors are in, if you trust that place."),
+        head: str = typer.Option(
+            None, help="Pairs only: score with this head of `limbeck score`: torch, onnx or int8."
+        ),
+        limit: int = typer.Option(None, min=1, help="Measure on this many queries or pairs, drawn with --seed."),
+        seed: int = typer.Option(0, min=0, help="Seed for --limit."),
+        store: Path = typer.Option(None, help="Folder to keep document vectors in and reuse them from."),
+        milvus: str = typer.Option(None, help="Address of the Milvus with the index's vectors, if you trust it."),
         run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
-        fail_below: list[str] = typer.Option([], help="Exit with 1 if a measure is lower, e.g. ndcg@10=0.60."),
+        fail_below: list[str] = typer.Option([], help="Exit with code 1 if a measure is lower, e.g. ndcg@10=0.60."),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:

@@ -13,7 +13,7 @@ from limbeck.cli.options import DEVICE
 if TYPE_CHECKING:
     from limbeck.search.index import SearchIndex
 
-USAGE = "give MODEL and DATA to build, or --add, --delete, --compact or --verify to change or check what is there"
+USAGE = "give MODEL and DATA to build, or --add, --delete, --compact or --verify to change or check an index"
 
 BUILD_ONLY = ("kind", "language", "k1", "b", "window", "stride", "no_dense", "no_sparse", "expansions")
 
@@ -24,30 +24,34 @@ def register(app: typer.Typer) -> None:
         context: typer.Context,
         model: str = typer.Argument(None, help="A dual encoder: a folder, a run directory or a hub name."),
         data: str = typer.Argument(None, help="A BEIR folder, a .jsonl or .tsv of passages, a hub name, pydocs."),
-        out: Path = typer.Option(..., "--out", help="The index; killed at any point, the same command goes on."),
-        kind: str = typer.Option("auto", help="flat (exact), hnsw, ivf-sq8, sq8; auto takes one by size."),
-        language: str = typer.Option("english", help="Of stemming and stop words."),
-        k1: float = typer.Option(0.9, help="BM25: how fast repeated words stop counting."),
-        b: float = typer.Option(0.4, help="BM25: how much long passages are held back, 0 to 1."),
-        window: int = typer.Option(None, min=1, help="Cut passages into windows of so many tokens; the best counts."),
+        out: Path = typer.Option(..., "--out", help="Folder of the index; if it is killed, the same command resumes."),
+        kind: str = typer.Option("auto", help="flat (exact), hnsw, ivf-sq8 or sq8; auto chooses by size."),
+        language: str = typer.Option("english", help="Language of stemming and stop words."),
+        k1: float = typer.Option(0.9, help="BM25 k1: how quickly repeated words stop adding to the score."),
+        b: float = typer.Option(0.4, help="BM25 b: how strongly long passages are penalised, 0 to 1."),
+        window: int = typer.Option(
+            None, min=1, help="Cut passages into windows of this many tokens; the best window gives the score."
+        ),
         stride: int = typer.Option(None, min=1, help="Tokens from one window to the next; half a window by default."),
-        no_dense: bool = typer.Option(False, "--no-dense", help="BM25 alone; leave MODEL out."),
+        no_dense: bool = typer.Option(False, "--no-dense", help="Build BM25 only; leave MODEL out."),
         no_sparse: bool = typer.Option(False, "--no-sparse", help="Vectors alone."),
         store: str = typer.Option(
             None,
-            help="Keep encodings in this folder; or vectors in milvus[+https]://HOST:PORT/COLLECTION.",
+            help="Folder to keep encodings in, or milvus[+https]://HOST:PORT/COLLECTION for the vectors.",
         ),
-        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
-        expansions: Path = typer.Option(None, help="What `limbeck expand` wrote, for BM25 to count too."),
-        add: str = typer.Option(None, "--add", help="Add the passages of a file or data set; same ids are replaced."),
-        delete: Path = typer.Option(None, "--delete", help="Delete the passages named in this file, an id a line."),
-        compact: bool = typer.Option(False, "--compact", help="Rewrite it without what was deleted, as one piece."),
-        verify: bool = typer.Option(False, "--verify", help="Read everything and compare it with its checksums."),
+        milvus: str = typer.Option(None, help="Address of the Milvus with the index's vectors, if you trust it."),
+        expansions: Path = typer.Option(None, help="Queries that `limbeck expand` wrote; BM25 counts them too."),
+        add: str = typer.Option(
+            None, "--add", help="Add the passages of a file or data set; passages with the same id are replaced."
+        ),
+        delete: Path = typer.Option(None, "--delete", help="Delete the passages named in this file, one id per line."),
+        compact: bool = typer.Option(False, "--compact", help="Merge all segments into one, without deleted passages."),
+        verify: bool = typer.Option(False, "--verify", help="Read every file and compare it with its checksum."),
         seed: int = typer.Option(0),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Index passages for `limbeck search`: by a model's vectors and by BM25."""
+        """Index passages for `limbeck search`, with a model's vectors and with BM25."""
         from limbeck.cli.early import require_data, require_index, require_model
 
         if data is not None or no_dense:
@@ -70,9 +74,9 @@ def register(app: typer.Typer) -> None:
         with reporting(reporter()):
             if data is not None:
                 if changes:
-                    raise LimbeckError("an index is built or changed, not both at once; leave DATA out")
+                    raise LimbeckError("cannot build and change an index in one command; leave DATA out")
                 if model is None and not no_dense:
-                    raise LimbeckError(f"no model is given; {USAGE}")
+                    raise LimbeckError(f"MODEL is missing; {USAGE}")
                 found = api.index(
                     model, data, out, kind=kind, language=language, k1=k1, b=b, window=window, stride=stride,
                     dense=not no_dense, sparse=not no_sparse, store=store, expansions=expansions, seed=seed,
@@ -83,9 +87,9 @@ def register(app: typer.Typer) -> None:
                 found = SearchIndex.open(out)
                 if verify:
                     found.verify()
-                    say(f"{out}: every file is as it was written")
+                    say(f"{out}: all files match their checksums")
             else:
-                raise LimbeckError(f"there is nothing to do; {USAGE}")
+                raise LimbeckError(f"nothing to do; {USAGE}")
         facts = _facts(found)
         print(json.dumps(facts, indent=2) if as_json else _described(found, facts))
 
@@ -98,7 +102,7 @@ def _refuse_build_options(context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
             option = f"--{name.replace('_', '-')}"
-            raise LimbeckError(f"{option}: an index keeps what it was built with; leave it out, or build anew")
+            raise LimbeckError(f"{option}: cannot change in an existing index; leave it out, or build a new index")
 
 
 def _change(
@@ -138,7 +142,7 @@ def _described(found: SearchIndex, facts: dict[str, Any]) -> str:
     manifest, passages = found.manifest, max(1, len(found))
     lines = [f"{found.path}: {len(found):,} passages"]
     if manifest.deleted or len(manifest.segments) > 1:
-        lines[0] += f" in {len(manifest.segments)} pieces, {manifest.deleted:,} deleted"
+        lines[0] += f" in {len(manifest.segments)} segments, {manifest.deleted:,} deleted"
     if manifest.dense is not None:
         dense = manifest.dense
         text = f"  dense   {dense.kind}, {facts['vectors']:,} vectors of {dense.dim} numbers"
@@ -155,10 +159,10 @@ def _described(found: SearchIndex, facts: dict[str, Any]) -> str:
         lines.append(text + _size(facts["bytes"]["sparse"], passages))
     lines.append(f"  texts   {', '.join(facts['fields']) or 'no fields'}" + _size(facts["bytes"]["texts"], passages))
     if len(manifest.segments) > 8:
-        lines.append(f"  many pieces make search slower: limbeck index --compact --out {found.path}")
-    lines.append(f'next: limbeck search {found.path} "what you look for"')
+        lines.append(f"  many segments make search slower: limbeck index --compact --out {found.path}")
+    lines.append(f'next: limbeck search {found.path} "your query"')
     return "\n".join(lines)
 
 
 def _size(count: int, passages: int) -> str:
-    return f", {count / passages:,.0f} bytes a passage"
+    return f", {count / passages:,.0f} bytes per passage"

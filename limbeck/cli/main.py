@@ -38,7 +38,7 @@ PLACES = {
     errno.ENOTDIR: "choose another place",
     errno.EISDIR: "name a file",
     errno.EEXIST: "choose another place",
-    errno.ELOOP: "remove the symbolic links that lead in a circle",
+    errno.ELOOP: "remove the circular symbolic links",
     errno.ENXIO: "name a regular file or folder",
     errno.ENODEV: "name a regular file or folder",
     errno.EINVAL: "name a regular file or folder",
@@ -70,7 +70,7 @@ def limbeck(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
     plugin: list[str] = typer.Option(
-        [], "--plugin", help="A Python file, or a module, with objectives, architectures or analyses of your own."
+        [], "--plugin", help="A Python file, or a module, with your own objectives, architectures or analyses."
     ),
 ) -> None:
     if plugin:
@@ -111,7 +111,7 @@ def _run() -> None:
         _fail("a file is nested too deeply to be read; check the files and folders that the command names")
     except OSError as error:
         if "No usable temporary directory" in str(error):  # libraries want one as they are imported
-            _fail("no file can be written, not even a temporary one; free space, or raise the limit (ulimit -f)")
+            _fail("cannot write any file, not even a temporary one; free space, or raise the limit (ulimit -f)")
         if error.errno not in PLACES:
             raise
         _fail(f"{error.filename or 'a file'}: {error.strerror}; {PLACES[error.errno]}")
@@ -131,11 +131,11 @@ def _usage(error: Exception) -> NoReturn:
         sys.exit(error.exit_code)
     said = error.format_message().rstrip(".")
     end = "" if said.endswith("?") else "."
-    _fail(f"{said}{end} `limbeck --help` and `limbeck COMMAND --help` say what there is.")
+    _fail(f"{said}{end} `limbeck --help` and `limbeck COMMAND --help` list the options.")
 
 
 def _interrupted() -> NoReturn:
-    print("limbeck: interrupted; run the same command again to go on", file=sys.stderr)
+    print("limbeck: interrupted; run the same command again to resume", file=sys.stderr)
     sys.exit(INTERRUPTED)
 
 

@@ -16,5 +16,8 @@ def _use(context: typer.Context, name: str | None) -> str | None:
 
 
 DEVICE: Any = typer.Option(
-    None, "--device", callback=_use, help="Where models run: cpu, cuda, cuda:1 or mps; a GPU if there is one."
+    None,
+    "--device",
+    callback=_use,
+    help="Where models run: cpu, cuda, cuda:1 or mps; by default a GPU if there is one.",
 )

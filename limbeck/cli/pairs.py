@@ -16,18 +16,25 @@ def register(app: typer.Typer) -> None:
         data: str = typer.Argument(help="A ranking set (a BEIR folder, MS MARCO files, ...), or a pair set."),
         out: Path = typer.Option(..., "--out", help="Folder for the pair files."),
         how: str = typer.Option(
-            "q2p", help="q2p (a negative of the nearest 100 for each positive), neighbours, or judged (with grades)."
+            "q2p",
+            help="q2p (one negative from the nearest 100 for each positive), neighbours, or judged (with grades).",
         ),
-        model: str = typer.Option(None, help="Who finds neighbours: a dual encoder; BM25 by default."),
-        below: float = typer.Option(None, help="Neighbours with a lower similarity are negatives (neighbours)."),
-        hard: int = typer.Option(None, min=1, help="Neighbours that may become negatives (neighbours); 30."),
-        near: int = typer.Option(None, min=1, help="Neighbours that go to the transfer set (neighbours); 50."),
-        titles: bool = typer.Option(False, "--titles", help="Titles as texts of their own: query, title, text."),
+        model: str = typer.Option(None, help="A dual encoder that finds neighbours; BM25 by default."),
+        below: float = typer.Option(
+            None, help="With --how neighbours: neighbours with a lower similarity are negatives."
+        ),
+        hard: int = typer.Option(
+            None, min=1, help="With --how neighbours: how many neighbours may become negatives; 30."
+        ),
+        near: int = typer.Option(
+            None, min=1, help="With --how neighbours: how many neighbours go to the transfer set; 50."
+        ),
+        titles: bool = typer.Option(False, "--titles", help="Make triples: query, title, text."),
         seed: int = typer.Option(0),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Make labelled pairs, and unlabelled ones to distil on, from queries and judgements."""
+        """Make labelled pairs, and unlabelled pairs to distil on, from queries and judgements."""
         from limbeck.cli.early import require_data, require_model
 
         require_data(data)

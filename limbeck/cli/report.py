@@ -13,7 +13,7 @@ from limbeck.cli.options import DEVICE
 
 
 class ListsAnalyses(TyperCommand):
-    """Names the analyses in its help; they are imported for that, with those of plugins, and not before."""
+    """Lists the analyses in the help, with those of plugins; imports them only then."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         from limbeck.report.analyses.registry import requested
@@ -26,17 +26,17 @@ class ListsAnalyses(TyperCommand):
 def register(app: typer.Typer) -> None:
     @app.command(cls=ListsAnalyses)
     def report(
-        run_dir: Path = typer.Argument(help="What `limbeck distill` or `limbeck sweep` wrote."),
-        add: list[str] = typer.Option([], "--add", help="Add an analysis to the run; their names are below."),
+        run_dir: Path = typer.Argument(help="Folder that `limbeck distill` or `limbeck sweep` wrote."),
+        add: list[str] = typer.Option([], "--add", help="Add an analysis to the run; the names are below."),
         set_: list[str] = typer.Option(
             [],
             "--set",
-            help="With --add rank, the size of its matrix: evaluation.rank_queries=200, ...rank_documents=400.",
+            help="With --add rank: the size of the matrix, evaluation.rank_queries=200, ...rank_documents=400.",
         ),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
-        """Write a run's report.html again, from what the run left behind."""
+        """Write a run's report.html again, from the files of the run."""
         from limbeck.cli.early import require_run
 
         require_run(run_dir)

@@ -22,28 +22,34 @@ RUN_DEPTH = 1000
 def register(app: typer.Typer) -> None:
     @app.command()
     def search(
-        index: Path = typer.Argument(help="What `limbeck index` wrote."),
-        query: list[str] = typer.Argument(None, help="What to look for; without it, a prompt (or a query a line)."),
-        mode: str = typer.Option(None, help="dense, sparse or hybrid; by default all that the index has."),
-        fusion: str = typer.Option(
-            None, help="Of both parts: interpolate (Eq. 7), or rrf; rrf where no alpha is tuned."
+        index: Path = typer.Argument(help="Folder that `limbeck index` wrote."),
+        query: list[str] = typer.Argument(
+            None, help="The query; without it, a prompt (or one query per line from a pipe)."
         ),
-        alpha: float = typer.Option(None, help="Weight of the sparse scores; by default what `limbeck tune` found."),
+        mode: str = typer.Option(None, help="dense, sparse or hybrid; by default every part that the index has."),
+        fusion: str = typer.Option(
+            None, help="How to join both parts: interpolate (Eq. 7), or rrf; rrf if no alpha is tuned."
+        ),
+        alpha: float = typer.Option(
+            None, help="Weight of the sparse scores; by default the one that `limbeck tune` found."
+        ),
         k: int = typer.Option(None, "--k", min=1, help="Passages per query; 10, or 1000 in a run file."),
         where: list[str] = typer.Option([], "--where", help="A condition on a field: lang=en, year>=2020; repeat it."),
-        explain: bool = typer.Option(False, "--explain", help="Both scores and ranks, and what each shared word adds."),
+        explain: bool = typer.Option(
+            False, "--explain", help="Show both scores and ranks, and how much each shared word adds."
+        ),
         queries: Path = typer.Option(
             None, "--queries", help="A file of queries (.jsonl, .tsv), with --run or --timings."
         ),
         run: Path = typer.Option(None, "--run", help="Write the answers to this TREC run file."),
         timings: bool = typer.Option(
-            False, "--timings", help="Time every stage of single queries; bytes of all parts."
+            False, "--timings", help="Time every stage of single queries, and show the bytes of all parts."
         ),
-        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
+        milvus: str = typer.Option(None, help="Address of the Milvus with the index's vectors, if you trust it."),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
-        """Search an index: passages with their scores, and which of dense and sparse found them."""
+        """Search an index. Shows passages, their scores, and whether dense or sparse search found them."""
         from limbeck.cli.early import require_index
 
         require_index(index)
@@ -58,11 +64,11 @@ def register(app: typer.Typer) -> None:
 
         options: dict[str, Any] = {"mode": mode, "fusion": fusion, "alpha": alpha, "where": where}
         if queries is None and (run is not None or timings):
-            raise LimbeckError("there are no queries to search for; name a file of them with --queries")
+            raise LimbeckError("there are no queries; name a file of queries with --queries")
         if queries is not None and (query or not (run is not None or timings)):
-            raise LimbeckError("a file of queries goes with --run or --timings, and without a query beside it")
+            raise LimbeckError("--queries requires --run or --timings, and no query on the command line")
         if queries is not None and explain:
-            raise LimbeckError("--explain: shows hits, and a file of queries shows none; ask one query")
+            raise LimbeckError("--explain requires a single query; leave --queries out")
         refuse_overwriting(run, queries, index)
         with reporting(reporter()):
             opened = api.open_index(index, milvus=milvus)
@@ -88,7 +94,7 @@ def register(app: typer.Typer) -> None:
 def _asked() -> Iterator[str]:
     """Queries from a person at a prompt, or a line each from a pipe."""
     if sys.stdin.isatty():
-        print("A query a line; Ctrl-D ends.", file=sys.stderr)
+        print("One query per line; Ctrl-D ends.", file=sys.stderr)
         while True:
             try:
                 text = input("search> ")

@@ -12,22 +12,28 @@ from limbeck.cli.options import DEVICE
 def register(app: typer.Typer) -> None:
     @app.command()
     def sweep(
-        recipe: str = typer.Argument(help="A recipe file, or the name of one that ships (`limbeck recipes`)."),
+        recipe: str = typer.Argument(help="A recipe file, or the name of a shipped recipe (`limbeck recipes`)."),
         over: list[str] = typer.Option(
-            [], "--over", help="KEY=A,B,C: the values a key takes; `objective` is the last stage's. Repeat for a grid."
+            [],
+            "--over",
+            help="KEY=A,B,C: the values of a key; `objective` is that of the last stage. Repeat for a grid.",
         ),
         tune: list[str] = typer.Option(
-            [], "--tune", help="KEY=A,B,C: the value that is best on dev is taken, for every place in the grid anew."
+            [], "--tune", help="KEY=A,B,C: takes the value that is best on dev, separately for every point of the grid."
         ),
-        seeds: int = typer.Option(1, "--seeds", help="Students trained for each place in the grid."),
-        against: str = typer.Option(None, "--against", help="The row to test others against; the first by default."),
+        seeds: int = typer.Option(1, "--seeds", help="Seeds per point of the grid."),
+        against: str = typer.Option(
+            None, "--against", help="The row to compare the others with; the first by default."
+        ),
         out: Path = typer.Option(None, "--out", help="Directory; runs/NAME-sweep by default."),
-        override: list[str] = typer.Option([], "--set", help="Change a value for all, e.g. --set stages.0.steps=100."),
-        drop_students: bool = typer.Option(False, "--drop-students", help="Keep the best student's weights only."),
+        override: list[str] = typer.Option(
+            [], "--set", help="Change a value for all runs, e.g. --set stages.0.steps=100."
+        ),
+        drop_students: bool = typer.Option(False, "--drop-students", help="Keep only the best student's weights."),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Run a recipe over a grid of settings. Cut short or given more values or seeds, it does only what is new."""
+        """Run a recipe over a grid of settings. Run it again to resume, or to add more values or seeds."""
         from limbeck.cli.early import require_recipe
 
         require_recipe(recipe, override, [*over, *tune])
@@ -50,7 +56,9 @@ def register(app: typer.Typer) -> None:
             console.print(results_table(result.rows, console.width))
             print_warnings(result.warnings)
             if seeds > 1:
-                console.print("\nMeans over seeds with their standard deviation; p is Holm's.", style="dim")
+                console.print(
+                    "\nMeans over seeds with their standard deviation; p-values with Holm's correction.", style="dim"
+                )
             console.print(f"\nbest on dev  {result.folder / 'student'}\nreport       {result.report}", highlight=False)
             for line in failed:
                 console.print(f"failed: {line}", highlight=False, markup=False)

@@ -22,23 +22,25 @@ BAR = 24  # characters of the longest bar
 def register(app: typer.Typer) -> None:
     @app.command()
     def tune(
-        index: Path = typer.Argument(help="What `limbeck index` wrote; it gets the alpha that is found."),
+        index: Path = typer.Argument(help="Folder that `limbeck index` wrote; the best alpha is saved there."),
         data: str = typer.Argument(help="Judged queries over the same documents: a BEIR folder, a hub name, ..."),
-        split: str = typer.Option(None, help="Whose queries; dev by default, or train. Test only if you say so."),
-        measure: str = typer.Option("ndcg@10", help="What alpha is to be best for."),
+        split: str = typer.Option(None, help="Split with the queries; dev by default, or train if there is no dev."),
+        measure: str = typer.Option("ndcg@10", help="The measure to optimise."),
         alphas: str = typer.Option(
-            "auto", help="Comma-separated weights to try, or auto: a grid, refined at its best."
+            "auto", help="Comma-separated weights to try, or auto: a grid, refined around the best."
         ),
-        limit: int = typer.Option(6000, min=2, help="Tune on so many queries at most, drawn at random."),
-        milvus: str = typer.Option(None, help="The Milvus that the index's vectors are in, if you trust that place."),
+        limit: int = typer.Option(6000, min=2, help="Tune on at most this many queries, drawn at random."),
+        milvus: str = typer.Option(None, help="Address of the Milvus with the index's vectors, if you trust it."),
         write: bool = typer.Option(
-            None, "--write/--no-write", help="Always or never; by default if alpha beats reciprocal rank fusion."
+            None,
+            "--write/--no-write",
+            help="Always or never save alpha; by default only if it beats reciprocal rank fusion.",
         ),
         out: Path = typer.Option(None, "--out", help="Also write the curve as an HTML page."),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Set alpha in score = alpha * sparse + dense, and show what every alpha is worth."""
+        """Find alpha in score = alpha * sparse + dense, and show the quality of every alpha."""
         from limbeck.cli.early import require_data, require_index
 
         require_index(index)
@@ -81,7 +83,7 @@ def _consequence(index: Path, found: TunedIndex) -> str:
         return f"{now} ({tuning.queries:,} queries)." if tuning.beats_rrf else f"{now}, though {doubt}."
     if tuning.beats_rrf:
         return f"{index} keeps {kept}."
-    remedy = f"--write puts it into the index all the same, `limbeck search --alpha {tuning.alpha:g}` tries it"
+    remedy = f"--write saves it in the index anyway, `limbeck search --alpha {tuning.alpha:g}` tries it"
     return f"{index} keeps {kept}: {doubt}; {remedy}."
 
 
@@ -93,7 +95,7 @@ def _numbers(text: str) -> list[float] | None:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise LimbeckError(f"--alphas {text!r} is not a list of numbers; write 0,0.05,0.1, say, or auto") from error
+        raise LimbeckError(f"--alphas {text!r} is not a list of numbers; write e.g. 0,0.05,0.1, or auto") from error
 
 
 def _curve(found: Tuning) -> Table:

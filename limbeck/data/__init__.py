@@ -67,14 +67,16 @@ def _load_folder(path: Path) -> RankingData | PairData:
         return load_dpr(path)
     if split_files(path):
         return load_pairs(path)
-    raise bad_input(path, "is no data set that we know", f"looked for {_FOLDERS}")
+    raise bad_input(path, "is not a data set that limbeck knows", f"looked for {_FOLDERS}")
 
 
 def _load_file(path: Path) -> RankingData | PairData:
     if bare_suffix(path) == ".json":
         return load_dpr(path)
     if bare_suffix(path) not in SUFFIXES:
-        raise bad_input(path, "is no data set that we know", f"give a folder, a .json of DPR, or {', '.join(SUFFIXES)}")
+        raise bad_input(
+            path, "is not a data set that limbeck knows", f"give a folder, a .json of DPR, or {', '.join(SUFFIXES)}"
+        )
     if path.name.startswith("triples.") and bare_suffix(path) == ".tsv":
         return load_text_triples(path)
     first = next(read_records(path), None)

@@ -12,7 +12,7 @@ from limbeck.data.trec import read_qrels
 from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
 
-_LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv"
+_LAYOUT = "a BEIR folder contains corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv"
 
 
 def is_beir(folder: Path) -> bool:
@@ -37,6 +37,6 @@ def _qrels(folder: Path, queries: Texts, corpus: Texts) -> dict[str, Qrels]:
     files = sorted([*folder.glob("*.tsv"), *folder.glob("*.tsv.gz")])
     splits = {bare_stem(file): file for file in files}
     if not splits:
-        raise bad_input(folder, "holds no .tsv file", _LAYOUT)
+        raise bad_input(folder, "contains no .tsv file", _LAYOUT)
     order = sorted(splits, key=lambda name: (["train", "dev", "test", name].index(name), name))
     return {name: read_qrels(splits[name], queries, corpus) for name in order}

@@ -17,7 +17,7 @@ def by_kind(data: RankingData | PairData, ranking: Callable[[RankingData], T], p
 
 
 def require_ranking(
-    data: RankingData | PairData, source: str, problem: str = "holds pairs, not rankings", remedy: str | None = None
+    data: RankingData | PairData, source: str, problem: str = "contains pairs, not rankings", remedy: str | None = None
 ) -> RankingData:
     """The data, if they are a ranking set; else an error that says what to give."""
 

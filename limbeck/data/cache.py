@@ -131,7 +131,7 @@ def _sums(table: Path, file: Path) -> Sums:
 def write_texts(
     arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Callable[[str], LimbeckError], sums: bool = False
 ) -> None:
-    """Write a table that `open_texts` maps, and its id index beside it; `duplicate` makes the error for an id twice.
+    """Write a table that `open_texts` maps, and its id index next to it; `duplicate` makes the error for an id twice.
 
     With `sums` their checksums too; a folder that has a manifest of its own needs none.
     """
@@ -167,7 +167,7 @@ def _mapped(file: Path) -> np.ndarray:
 
 
 def write_pieces(file: Path, pieces: Iterable[np.ndarray], sums: bool = False) -> None:
-    """An .npy file of unknown length; with `sums` its checksum beside it."""
+    """An .npy file of unknown length; with `sums` its checksum next to it."""
     with write_atomically(file) as handle:
         _write_pieces(handle, pieces)
         handle.flush()

@@ -49,7 +49,7 @@ class Sums:
     def require(self, content: memoryview, piece: int) -> None:
         start = self.ends[piece - 1] if piece else 0
         if _sum(content, start, self.ends[piece]) != self.sums[piece]:
-            raise Damaged(f"bytes {start} to {self.ends[piece]} are not those that were written")
+            raise Damaged(f"bytes {start} to {self.ends[piece]} have changed since they were written")
 
     def require_all(self, content: memoryview) -> None:
         self.require_size(content)

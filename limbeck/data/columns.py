@@ -88,7 +88,7 @@ def _slow(path: Path, first: int, raw: bytes, names: Sequence[str], kept: list[s
         fields = line.split("\t")
         if len(fields) != len(names):
             problem = f"has {len(fields)} tab-separated fields, not {len(names)}"
-            raise bad_input(path, problem, f"write {', '.join(names)} apart by tabs", number)
+            raise bad_input(path, problem, f"write {', '.join(names)} separated by tabs", number)
         for column, place in zip(values, places, strict=True):
             column.append(fields[place])
     return {name: pa.array(column, type=pa.large_string()) for name, column in zip(kept, values, strict=True)}

@@ -109,7 +109,7 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
 def _split(parts: Mapping[str, V], split: str, problem: str) -> V:
     if split not in parts:
         known = list(parts)
-        raise LimbeckError(f"{problem}; {did_you_mean(split, known) if known else 'it has none at all'}")
+        raise LimbeckError(f"{problem}; {did_you_mean(split, known) if known else 'it has none'}")
     return parts[split]
 
 

@@ -32,7 +32,7 @@ from limbeck.files import digest
 
 PASSAGES = "psgs_w100.tsv"
 _CONTEXTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
-_LAYOUT = f"a DPR folder holds {PASSAGES} and questions as *train*.json, *dev*.json or *test*.csv"
+_LAYOUT = f"a DPR folder contains {PASSAGES} and questions as *train*.json, *dev*.json or *test*.csv"
 
 Record = dict[str, Any]
 
@@ -109,7 +109,7 @@ def _context_texts(files: list[Path]) -> Texts:
                         seen.add(key)
                         yield key, context.get("title") or "", context["text"]
         if not seen:
-            raise bad_input(files[0], "has questions without contexts", f"put {PASSAGES} beside it")
+            raise bad_input(files[0], "has questions without contexts", f"put {PASSAGES} next to it")
 
     source = " ".join(str(file.resolve()) for file in files)
     state = " ".join(file_state(file) for file in files)
@@ -117,7 +117,7 @@ def _context_texts(files: list[Path]) -> Texts:
 
 
 def _duplicate(key: str) -> LimbeckError:
-    return LimbeckError(f"two passages have the id {key!r}; give every passage an id of its own")
+    return LimbeckError(f"two passages have the id {key!r}; give every passage a different id")
 
 
 def _read_judgements(split: str, path: Path, questions: Questions, corpus: Texts, qrels: Qrels) -> None:
@@ -148,7 +148,7 @@ def _contexts(path: Path, number: int, record: Record, kinds: tuple[str, ...] = 
         contexts = record.get(kind) or []
         for context in contexts if isinstance(contexts, list) else [contexts]:
             if not isinstance(context, dict) or not isinstance(context.get("text"), str):
-                problem = f"`{kind}` holds {type_name(context)} without a `text`"
+                problem = f"`{kind}` contains {type_name(context)} without a `text`"
                 raise bad_input(path, problem, "give every context a title and a text", number)
             yield context
 
@@ -168,13 +168,13 @@ def _read_answers(path: Path) -> Iterator[tuple[int, str, list[str]]]:
             question, listed = fields[0], ast.literal_eval(fields[1])
         except (csv.Error, IndexError, ValueError, SyntaxError) as error:
             remedy = 'write question, tab, ["answer", ...]'
-            raise bad_input(path, "is no question with answers", remedy, number) from error
+            raise bad_input(path, "is not a question with answers", remedy, number) from error
         yield number, question, _strings(path, number, listed)
 
 
 def _strings(path: Path, number: int, values: Any) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise bad_input(path, "has answers that are no list of strings", 'write ["answer", ...]', number)
+        raise bad_input(path, "has answers that are not a list of strings", 'write ["answer", ...]', number)
     return values
 
 
@@ -195,6 +195,6 @@ def _files(folder: Path, suffixes: tuple[str, ...]) -> dict[str, Path]:
         split = _split(file)
         if split and file.is_file() and bare_suffix(file) in suffixes:
             if split in found:
-                raise bad_input(file, f"is a second file for split {split!r}, beside {found[split].name}", "keep one")
+                raise bad_input(file, f"is a second file for split {split!r}, next to {found[split].name}", "keep one")
             found[split] = file
     return found

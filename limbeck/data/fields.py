@@ -11,7 +11,7 @@ from limbeck.errors import bad_input
 
 def type_name(value: Any) -> str:
     """What JSON calls the type of `value`, for messages."""
-    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a truth value"}
+    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
     if value is None:
         return "null"
     return names.get(type(value), "a number")
@@ -57,7 +57,7 @@ def finite(path: str | Path, number: int, value: Any, what: str = "score") -> fl
     if not math.isfinite(result):
         raise bad_input(path, f"{what} is {result}", "leave the line out or give a finite number", number)
     if abs(result) > LARGEST:
-        raise bad_input(path, f"{what} is {result:g}", f"scale it: no number may be beyond {LARGEST:g}", number)
+        raise bad_input(path, f"{what} is {result:g}", f"scale it to at most {LARGEST:g}", number)
     return result
 
 

@@ -41,14 +41,14 @@ def read_json_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if text is not None and len(rest) - error.pos < _LONGEST:
                     break
                 problem = f"is not valid JSON ({error.msg})"
-                remedy = "give a JSON array of objects; download it again if it was cut off"
+                remedy = "give a JSON array of objects; download the file again if it is incomplete"
                 raise bad_input(path, problem, remedy, line + rest.count("\n", start, error.pos)) from error
             except ValueError as error:
                 raise bad_input(path, "has a number that is too long", "write shorter numbers", line) from error
             except RecursionError as error:
                 raise bad_input(path, "is nested too deeply", "give an array of flat objects", line) from error
             if not isinstance(value, dict):
-                raise bad_input(path, f"holds {type_name(value)}, not an object", "give an array of objects", line)
+                raise bad_input(path, f"contains {type_name(value)}, not an object", "give an array of objects", line)
             yield line, value
         rest = rest[start:]
     if opened and not closed:

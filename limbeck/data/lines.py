@@ -23,7 +23,7 @@ BLOCK_BYTES = 16 << 20
 _PROGRESS_FROM_BYTES = 32 << 20  # below this a file is read before a progress bar would be seen
 
 READ_REMEDIES = {
-    errno.ELOOP: "remove the symbolic links that lead in a circle",
+    errno.ELOOP: "remove the circular symbolic links",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "close some programs, or raise the system's limit on open files",
     errno.ENXIO: "give a regular file",
@@ -51,7 +51,7 @@ def open_binary(path: Path) -> IO[bytes]:
         remedy = READ_REMEDIES.get(error.errno or 0, "make it readable (chmod u+r)")
         raise bad_input(path, f"cannot be read ({error.strerror})", remedy) from error
     except ValueError as error:  # a NUL in its name
-        raise bad_input(str(path).replace("\0", "\\0"), "is no name of a file", "check the path") from error
+        raise bad_input(str(path).replace("\0", "\\0"), "is not a file name", "check the path") from error
 
 
 def blocks(path: str | Path, size: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
@@ -90,7 +90,7 @@ def _read(source: IO[bytes], size: int, path: Path) -> bytes:
     try:
         return source.read(size)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise bad_input(path, f"is not a whole gzip file ({error})", "download or compress it again") from error
+        raise bad_input(path, f"is not a complete gzip file ({error})", "download or compress it again") from error
     except OSError as error:
         raise bad_input(path, f"cannot be read ({error.strerror})", "check the disk and the file") from error
 
@@ -145,7 +145,7 @@ def parse_json(path: str | Path, number: int, line: str) -> dict[str, Any]:
     except RecursionError as error:
         raise bad_input(path, "is nested too deeply", "write one flat JSON object per line", number) from error
     if not isinstance(value, dict):
-        raise bad_input(path, f"holds {type_name(value)}, not an object", "write one JSON object per line", number)
+        raise bad_input(path, f"contains {type_name(value)}, not an object", "write one JSON object per line", number)
     return value
 
 

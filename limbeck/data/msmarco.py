@@ -31,7 +31,7 @@ from limbeck.data.trec import read_qrels
 from limbeck.data.triples import read_triples
 from limbeck.errors import bad_input
 
-_LAYOUT = "an MS MARCO folder holds collection.tsv and queries.SPLIT.tsv"
+_LAYOUT = "an MS MARCO folder contains collection.tsv and queries.SPLIT.tsv"
 _QUERIES = (r"queries\.(.+)\.tsv", r"msmarco-(test\d{4})-queries\.tsv")
 _QRELS = (r"qrels\.(.+)\.tsv", r"(\d{4})qrels-pass\.txt")
 _TOP = (r"top1000\.(.+?)(?:\.tsv|\.txt)?", r"msmarco-passage(test\d{4})-top1000\.tsv")
@@ -93,7 +93,7 @@ def _readers(folder: Path, splits: list[str], queries: Texts, corpus: Texts) -> 
         split = max((split for split in splits if f".{name}".endswith(f".{split}")), key=len, default="")
         if not split:
             raise bad_input(
-                file, "ends in no split of this folder", f"name it run.NAME.SPLIT.tsv ({', '.join(splits)})"
+                file, "does not end in a split of this folder", f"name it run.NAME.SPLIT.tsv ({', '.join(splits)})"
             )
         if split in runs:
             raise bad_input(file, f"is a second run for split {split!r}, beside {runs[split].name}", "keep one of them")

@@ -39,7 +39,7 @@ def split_files(folder: Path) -> dict[str, Path]:
         if file.is_file() and bare_suffix(file) in SUFFIXES and bare_stem(file) in SPLITS:
             split = SPLITS[bare_stem(file)]
             if split in found:
-                raise bad_input(file, f"is a second file for split {split!r}, beside {found[split].name}", "keep one")
+                raise bad_input(file, f"is a second file for split {split!r}, next to {found[split].name}", "keep one")
             found[split] = file
     return {split: found[split] for split in ("train", "dev", "test") if split in found}
 
@@ -53,8 +53,8 @@ def load_pairs(source: str | Path) -> PairData:
     require_unchanged(source)
     files = split_files(source) if source.is_dir() else {SPLITS.get(bare_stem(source), "train"): source}
     if not files:
-        remedy = f"a pair folder holds train, dev or test as {', '.join(SUFFIXES)}"
-        raise bad_input(source, "holds no pair files", remedy)
+        remedy = f"a pair folder contains train, dev or test as {', '.join(SUFFIXES)}"
+        raise bad_input(source, "contains no pair files", remedy)
     name = source.resolve().name if source.is_dir() else bare_stem(source)
     return pair_data(name, {split: (file, read_records(file)) for split, file in files.items()})
 
@@ -75,7 +75,7 @@ def pair_data(name: str, splits: Mapping[str, tuple[str | Path, Iterable[tuple[i
     for split, (path, records) in splits.items():
         rows[split] = [_row(path, number, record) for number, record in records]
         if not rows[split]:
-            raise bad_input(path, "holds no pairs", "write one pair per line")
+            raise bad_input(path, "contains no pairs", "write one pair per line")
         _refuse_uneven(path, rows[split])
     labels = [label for part in rows.values() for _, _, label in part]
     classes = sorted({label for label in labels if isinstance(label, str)})
@@ -89,7 +89,7 @@ def pair_data(name: str, splits: Mapping[str, tuple[str | Path, Iterable[tuple[i
 
 
 def text_names(record: Record) -> list[str] | None:
-    """The columns that hold a record's texts, or None if they are none that we know; a list `texts` is numbered."""
+    """The columns with the texts of a record, or None if there are no such columns; a list `texts` is numbered."""
     if isinstance(record.get("texts"), list):
         return [f"text_{number}" for number in range(1, len(record["texts"]) + 1)]
     for names in _NAMES:
@@ -100,7 +100,7 @@ def text_names(record: Record) -> list[str] | None:
 
 
 def texts_of(record: Record) -> tuple[Any, ...] | None:
-    """The texts of a record, or None if its columns are none that we know."""
+    """The texts of a record, or None if its columns are none that limbeck knows."""
     if isinstance(record.get("texts"), list):
         return tuple(record["texts"])
     names = text_names(record)
@@ -118,7 +118,7 @@ def _row(path: str | Path, number: int, record: Record) -> Row:
         if not text.strip():
             raise bad_input(path, f"text {place} is empty", "write every text or leave the row out", number)
         if not is_utf8(text):
-            raise bad_input(path, f"text {place} holds half of a surrogate pair", "write the file as UTF-8", number)
+            raise bad_input(path, f"text {place} contains half of a surrogate pair", "write the file as UTF-8", number)
     label = next((record[name] for name in LABELS if record.get(name) not in (None, "")), None)
     return number, texts, _value(path, number, label)
 
@@ -148,7 +148,7 @@ def _refuse_uneven(path: str | Path, rows: list[Row]) -> None:
     for number, texts, label in rows:
         if len(texts) != len(first_texts):
             problem = f"has {len(texts)} texts where line {first_number} has {len(first_texts)}"
-            raise bad_input(path, problem, "give every row as many texts", number)
+            raise bad_input(path, problem, "give every row the same number of texts", number)
         if (label is None) != (first_label is None):
             problem = f"has {'no' if label is None else 'a'} label, unlike line {first_number}"
             raise bad_input(path, problem, "label all rows of a file or none", number)

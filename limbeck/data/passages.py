@@ -90,7 +90,7 @@ def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
     if path.is_file() and bare_suffix(path) == ".jsonl":
         corpus = read_texts(path, JsonLines("document", may_be_empty=True))
         return Passages(path.name, corpus, read_fields(path) if with_fields else None)
-    data = require_ranking(load(source), str(source), "holds pairs, not passages", _FORMS)
+    data = require_ranking(load(source), str(source), "contains pairs, not passages", _FORMS)
     file = plain_or_gz(path / "corpus.jsonl") if with_fields and path.is_dir() else None
     return Passages(data.name, data.corpus, read_fields(file) if file else None, data.queries)
 
@@ -103,10 +103,10 @@ def load_texts(source: str | Path) -> Texts:
             f"{path.resolve()} table",
             file_state(path),
             lambda: batches_of(_table_rows(path)),
-            lambda key: bad_input(path, f"duplicate text id {key!r}", "give every text an id of its own"),
+            lambda key: bad_input(path, f"duplicate text id {key!r}", "give every text a different id"),
         )
     if not path.exists() and not re.match(r"(hf|ir):|pydocs$", str(source)):
-        remedy = "check the path, or write hf:owner/name for a data set of the hub"
+        remedy = "check the path, or write hf:owner/name for a data set on the hub"
         raise bad_input(str(source), "no such file or folder", remedy)
     return load_passages(source, with_fields=False).corpus
 
@@ -117,7 +117,7 @@ def _table_rows(path: Path) -> Iterator[tuple[str, str, str]]:
         name = next((name for name in ("_id", "id") if name in record), None)
         if name is None or "text" not in record:
             problem = f"has the columns {', '.join(record)}"
-            raise bad_input(path, problem, "name the ids id and the texts text", number)
+            raise bad_input(path, problem, "call the columns id and text", number)
         key = identifier(path, number, record[name], f"`{name}`")
         title, text = record.get("title") or "", record["text"]
         if not isinstance(text, str) or not isinstance(title, str):
@@ -125,7 +125,7 @@ def _table_rows(path: Path) -> Iterator[tuple[str, str, str]]:
             raise bad_input(path, f"a text of {key!r} is {type_name(wrong)}", "write it as a string", number)
         yield key, title, text
     if not number:
-        raise bad_input(path, "holds no texts", "write one text per row")
+        raise bad_input(path, "contains no texts", "write one text per row")
 
 
 def read_fields(path: Path) -> pa.Table | None:
@@ -232,7 +232,11 @@ _JSON = re.compile(r'[{\[]\s*["\[{]|\[[^\]]*,')  # how a record or a list begins
 def _plain_id(path: Path, number: int, text: str) -> str:
     """A line as an id; a record or a stray byte is a mistake, which would else be an id that no passage has."""
     if not text.isprintable():
-        raise bad_input(path, "holds a character that no id has", "write one id a line, as plain text", number)
+        raise bad_input(
+            path, "contains a character that is not allowed in ids", "write one id per line, as plain text", number
+        )
     if _JSON.match(text):
-        raise bad_input(path, "is JSON where an id is expected", "write one id a line, or name the file .jsonl", number)
+        raise bad_input(
+            path, "is JSON where an id is expected", "write one id per line, or rename the file to .jsonl", number
+        )
     return text

@@ -23,7 +23,7 @@ from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
 from limbeck.progress import say
 
-_FORMS = "give a .jsonl, .csv or .parquet file with a `text`, a .tsv of id and text, or a .txt with one text a line"
+_FORMS = "give a .jsonl, .csv or .parquet file with a `text`, a .tsv of id and text, or a .txt with one text per line"
 _JSON = re.compile(r'\s*[{\[]\s*"')
 _PLURALS = {"query": "queries"}
 
@@ -38,12 +38,12 @@ def read_queries(path: str | Path, noun: str = "query", may_be_empty: bool = Fal
     if suffix == ".jsonl" and "_id" in next((record for _, record in read_records(file)), {"_id": ""}):
         return read_texts(file, JsonLines(noun, may_be_empty))
     if suffix not in (".jsonl", ".csv", ".parquet", ".txt"):
-        raise bad_input(path, f"is no file of {_plural(noun)} that we know", _FORMS)
+        raise bad_input(path, f"is not a file of {_plural(noun)} that limbeck knows", _FORMS)
     return cached_texts(
         f"{file.resolve()} {noun} {may_be_empty}",
         file_state(file),
         lambda: batches_of(_rows(file, noun, may_be_empty)),
-        lambda key: bad_input(file, f"duplicate {noun} id {key!r}", f"give every {noun} an id of its own"),
+        lambda key: bad_input(file, f"duplicate {noun} id {key!r}", f"give every {noun} a different id"),
     )
 
 
@@ -79,10 +79,12 @@ def _rows(path: Path, noun: str, may_be_empty: bool) -> Iterator[Row]:
         if not may_be_empty and not row[2].strip():
             raise bad_input(path, f"the {noun} is empty", "write its text or leave the line out", number)
         if not is_utf8("".join(row)):
-            raise bad_input(path, "holds half of a surrogate pair, which is no character", "write it as UTF-8", number)
+            raise bad_input(
+                path, "contains half of a surrogate pair, which is not a character", "write it as UTF-8", number
+            )
         yield row
     if not number:
-        raise bad_input(path, f"holds no {noun}", f"write one {noun} per line")
+        raise bad_input(path, f"contains no {noun}", f"write one {noun} per line")
 
 
 def _plain(path: Path, noun: str) -> Iterator[tuple[int, Row]]:

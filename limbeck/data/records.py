@@ -54,7 +54,7 @@ def _csv(path: Path) -> Records:
             names = names or [field.strip() for field in fields]
             number = reader.line_num + 1
     except csv.Error as error:
-        raise bad_input(path, f"is not well quoted ({error})", "double every quote inside quotes", number) from error
+        raise bad_input(path, f"has wrong quotes ({error})", "write a quote inside quotes twice", number) from error
     finally:
         csv.field_size_limit(limit)
 
@@ -76,4 +76,4 @@ def _parquet(path: Path) -> Records:
                     yield number, record
         except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
             reason = str(error).partition("\n")[0]
-            raise bad_input(path, f"is not a whole parquet file ({reason})", "write it again") from error
+            raise bad_input(path, f"is not a complete parquet file ({reason})", "write it again") from error

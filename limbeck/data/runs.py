@@ -71,7 +71,7 @@ def _refuse_repeats(path: Path, pairs: np.ndarray, scores: np.ndarray, numbers: 
     if len(wrong):
         first = wrong[np.argmin(numbers[order[wrong]])]
         values = f"{scores[order[first - 1]]:g} and {scores[order[first]]:g}"
-        problem = f"gives a query and document a second time, with scores {values}"
+        problem = f"has a query and document twice, with scores {values}"
         raise bad_input(path, problem, "keep one of the two", int(numbers[order[first]]))
 
 

@@ -33,7 +33,7 @@ def write_scores(run: Candidates, path: str | Path, shape: str = "trec", data: R
         write_run(run, path)
         return
     if data is None and shape != "pylate":
-        raise LimbeckError(f"{path}: the shape {shape!r} holds texts; pass the data set that they come from")
+        raise LimbeckError(f"{path}: the shape {shape!r} contains texts; pass the data set that has the texts")
     with writing(path) as handle:
         for record in _records(run, shape, data):
             handle.write(json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n")

@@ -108,7 +108,7 @@ def _unpacked(path: Path, number: int, value: Any) -> Any:
     try:
         return json.loads(value.replace("'", '"'))
     except json.JSONDecodeError as error:
-        raise bad_input(path, f"holds a list that cannot be read ({error.msg})", "write it as JSON", number) from error
+        raise bad_input(path, f"has a list that cannot be read ({error.msg})", "write it as JSON", number) from error
 
 
 def _positives(columns: list[str]) -> int:
@@ -125,7 +125,7 @@ def _holds_text(value: Any) -> bool:
 
 def _text(path: Path, number: int, value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise bad_input(path, f"{what} holds {type_name(value)}, not a string", "write every text", number)
+        raise bad_input(path, f"{what} contains {type_name(value)}, not a string", "write every text", number)
     if not value.strip():
         raise bad_input(path, f"{what} is empty", "write every text or leave the line out", number)
     return value

@@ -55,7 +55,7 @@ def iterate_scores(path: str | Path, data: RankingData | None = None) -> Iterato
 
 
 def read_scored_texts(path: str | Path) -> RankingData:
-    """A jsonl file of texts and scores as a data set of its own, for when there is no corpus beside it.
+    """A jsonl file of texts and scores as a data set of its own, for when there is no corpus next to it.
 
     Equal texts get one id. The scores are `runs["train"]`; texts that the file calls positive are judged relevant.
     """
@@ -66,7 +66,7 @@ def read_scored_texts(path: str | Path) -> RankingData:
     anchors: dict[str, str] = {}
     for scored in read_scored_lists(path):
         if scored.by_id:
-            raise bad_input(path, "holds ids, not texts", "pass the data that the ids belong to", scored.line)
+            raise bad_input(path, "contains ids, not texts", "pass the data set with these ids", scored.line)
         query = queries.id_of(scored.query)
         if scored.margins:
             first = documents.id_of(scored.documents[0])
@@ -77,7 +77,7 @@ def read_scored_texts(path: str | Path) -> RankingData:
             if place < scored.positives:
                 qrels.setdefault(query, {})[document] = 1
     if not run:
-        raise bad_input(path, "holds no scores", "write one scored list per line")
+        raise bad_input(path, "contains no scores", "write one scored list per line")
     judged = {"train": qrels} if qrels else {}
     return RankingData(bare_stem(path), documents.texts(), queries.texts(), judged, {"train": run})
 
@@ -93,8 +93,8 @@ def _kind(path: Path) -> str:
         return "hofstaetter"
     if len(line.split()) == 6:
         return "trec"
-    problem = "is neither a TREC run (6 columns), nor scored triples (5, by tabs), nor jsonl"
-    raise bad_input(path, problem, "write scores in one of these", number)
+    problem = "is neither a TREC run (6 columns), nor scored triples (5, separated by tabs), nor jsonl"
+    raise bad_input(path, problem, "write the scores in one of these formats", number)
 
 
 def _as_dict(path: Path, entries: Iterable[Entry]) -> Run:
@@ -102,9 +102,7 @@ def _as_dict(path: Path, entries: Iterable[Entry]) -> Run:
     for number, query, document, score in entries:
         known = run.setdefault(query, {}).setdefault(document, score)
         if abs(known - score) > 0.01 * (1 + abs(known)):
-            problem = (
-                f"gives query {query!r} and document {document!r} a second time, with scores {known:g} and {score:g}"
-            )
+            problem = f"gives query {query!r} and document {document!r} twice, with scores {known:g} and {score:g}"
             raise bad_input(path, problem, "keep one of the two", number)
     return run
 
@@ -140,7 +138,7 @@ def _iterate_lists(path: Path, data: RankingData | None) -> Iterator[Entry]:
         if scored.by_id:
             query, documents = scored.query, scored.documents
         elif data is None:
-            raise bad_input(path, "holds texts, not ids", "pass the data set that has these texts", scored.line)
+            raise bad_input(path, "contains texts, not ids", "pass the data set that has these texts", scored.line)
         else:
             lookups = lookups or (TextLookup(data.queries), TextLookup(data.corpus))
             query = data.queries.id_at(_row(path, scored.line, "query", scored.query, lookups[0]))
@@ -164,8 +162,8 @@ def _refuse_second_anchor(path: Path, scored: ScoredList, anchor: str, document:
 def _row(path: Path, number: int, noun: str, text: str, lookup: TextLookup) -> int:
     row = lookup.row(text)
     if row < 0:
-        problem = f"holds a {noun} that the data do not have: {text[:60]!r}"
-        raise bad_input(path, problem, "read the file without data to take its own texts", number)
+        problem = f"contains a {noun} that the data do not have: {text[:60]!r}"
+        raise bad_input(path, problem, "read the file without data to use its own texts", number)
     return row
 
 

@@ -90,7 +90,7 @@ class JsonLines:
 
 @dataclass(frozen=True)
 class TabSeparated:
-    """A line per text, fields apart by tabs: MS MARCO's `collection.tsv` and queries, DPR's `psgs_w100.tsv`.
+    """A line per text, fields separated by tabs: MS MARCO's `collection.tsv` and queries, DPR's `psgs_w100.tsv`.
 
     `columns` names the fields in order: `id`, `text` and perhaps `title`. `quoted` files (DPR's) write a field that
     holds quotes as CSV does; the others take every character as it stands. A first line equal to `columns` is a header.
@@ -128,7 +128,7 @@ class TabSeparated:
         fields = next(csv.reader([line], delimiter="\t", strict=True), []) if self.quoted else line.split("\t")
         if len(fields) != len(self.columns):
             problem = f"has {len(fields)} tab-separated fields, not {len(self.columns)}"
-            raise bad_input(path, problem, f"write {', '.join(self.columns)} apart by tabs", number)
+            raise bad_input(path, problem, f"write {', '.join(self.columns)} separated by tabs", number)
         record = dict(zip(self.columns, fields, strict=True))
         key = identifier(path, number, record["id"], f"the id of the {self.noun}")
         return key, record.get("title", ""), record["text"]
@@ -155,7 +155,7 @@ def _batches(path: Path, layout: Layout) -> Iterator[pa.RecordBatch]:
             seen = True
             yield batch
     if not seen:
-        raise bad_input(path, f"holds no {layout.noun}", f"write one {layout.noun} per line")
+        raise bad_input(path, f"contains no {layout.noun}", f"write one {layout.noun} per line")
 
 
 def _fast(layout: Layout, block: bytes) -> pa.Table | None:
@@ -183,9 +183,9 @@ def _checked_row(path: Path, layout: Layout, number: int, line: str) -> Row:
         key, title, text = layout.row(path, number, line)
         "".join((key, title, text)).encode("utf-8")
     except csv.Error as error:
-        raise bad_input(path, f"is not well quoted ({error})", "double every quote inside quotes", number) from error
+        raise bad_input(path, f"has wrong quotes ({error})", "write a quote inside quotes twice", number) from error
     except UnicodeEncodeError as error:
-        problem = "holds half of a surrogate pair, which is no character"
+        problem = "contains half of a surrogate pair, which is not a character"
         raise bad_input(path, problem, "write the file as UTF-8", number) from error
     if not text.strip() and not layout.may_be_empty:
         raise bad_input(path, f"{layout.noun} {key!r} is empty", "write its text or leave the line out", number)
@@ -200,9 +200,9 @@ def _duplicate(path: Path, layout: Layout, key: str) -> LimbeckError:
             continue
         if earlier:
             problem = f"duplicate {layout.noun} id {key!r}, first on line {earlier}"
-            return bad_input(path, problem, f"give every {layout.noun} an id of its own", number)
+            return bad_input(path, problem, f"give every {layout.noun} a different id", number)
         earlier = number
-    return bad_input(path, f"duplicate {layout.noun} id {key!r}", f"give every {layout.noun} an id of its own")
+    return bad_input(path, f"duplicate {layout.noun} id {key!r}", f"give every {layout.noun} a different id")
 
 
 def _body_lines(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:

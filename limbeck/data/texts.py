@@ -82,7 +82,7 @@ class Texts:
         texts = cls(kept, build_index([hash_ids(batch.column(0)) for batch in kept]))
         duplicate = texts.first_duplicate()
         if duplicate is not None:
-            raise LimbeckError(f"duplicate id {texts.id_at(duplicate)!r}; give every text an id of its own")
+            raise LimbeckError(f"duplicate id {texts.id_at(duplicate)!r}; give every text a different id")
         return texts
 
     @classmethod

@@ -33,11 +33,11 @@ def read_run(path: str | Path) -> Run:
     for number, query, document, score in iterate_run(path):
         scores = run.setdefault(query, {})
         if document in scores:
-            problem = f"document {document!r} stands twice in the list of query {query!r}"
+            problem = f"document {document!r} is twice in the list of query {query!r}"
             raise bad_input(path, problem, "keep one of the two lines", number)
         scores[document] = score
     if not run:
-        raise bad_input(path, "holds no run", "write `query Q0 document rank score tag` lines")
+        raise bad_input(path, "contains no run", "write `query Q0 document rank score tag` lines")
     return run
 
 
@@ -62,7 +62,7 @@ def iterate_qrels(path: str | Path) -> Iterator[tuple[int, str, str, int]]:
             raise bad_input(path, "names an empty id", "write `query document grade`", number)
         grade = whole_number(path, number, fields[-1].strip(), "grade")
         if abs(grade) > LARGEST_GRADE:
-            raise bad_input(path, f"grade {grade} is too large", f"stay within {LARGEST_GRADE:,}", number)
+            raise bad_input(path, f"grade {grade} is too large", f"use at most {LARGEST_GRADE:,}", number)
         yield number, query, document, grade
 
 
@@ -79,7 +79,7 @@ def read_qrels(path: str | Path, queries: Texts | None = None, corpus: Texts | N
             raise bad_input(path, problem, "keep one of the two lines", number)
         grades[document] = grade
     if not qrels:
-        raise bad_input(path, "holds no judgements", "write `query document grade` lines")
+        raise bad_input(path, "contains no judgements", "write `query document grade` lines")
     if queries is not None:
         _refuse_unknown(path, "query", 0, queries, list(qrels))
     if corpus is not None:
@@ -107,7 +107,7 @@ def write_run(run: Candidates, path: str | Path, tag: str = "limbeck") -> None:
                 score = float(scores[document])
                 if not math.isfinite(score):
                     problem = f"the score of query {query!r} and document {document!r} is {score}"
-                    raise LimbeckError(f"{path}: {problem}; a run holds finite numbers only")
+                    raise LimbeckError(f"{path}: {problem}; a run must have finite numbers")
                 _refuse_space(path, query, document)
                 handle.write(f"{query} Q0 {document} {rank} {score!r} {tag}\n".encode())
 
@@ -124,4 +124,4 @@ def write_qrels(qrels: Mapping[str, Mapping[str, int]], path: str | Path) -> Non
 def _refuse_space(path: str | Path, *ids: str) -> None:
     for key in ids:
         if not key or key.split() != [key]:
-            raise LimbeckError(f"{path}: a TREC file cannot hold the id {key!r}; use ids without spaces")
+            raise LimbeckError(f"{path}: a TREC file cannot contain the id {key!r}; use ids without spaces")

@@ -51,7 +51,7 @@ def read_triples(path: str | Path, queries: Texts, corpus: Texts) -> Triples:
     state = f"{file_state(path)} {queries.fingerprint} {corpus.fingerprint}"
     rows = cached_array(source, state, lambda: _rows(path, queries, corpus))
     if len(rows) == 0:
-        raise bad_input(path, "holds no triples", "write `query positive negative` ids apart by tabs")
+        raise bad_input(path, "contains no triples", "write `query positive negative` ids separated by tabs")
     return Triples(queries, corpus, rows)
 
 
@@ -64,7 +64,7 @@ def load_text_triples(path: str | Path) -> PairData:
         for document, label in zip(documents, (1, 0), strict=True)
     ]
     if not pairs:
-        raise bad_input(path, "holds no triples", "write query, positive and negative apart by tabs")
+        raise bad_input(path, "contains no triples", "write query, positive and negative separated by tabs")
     return PairData(path.name, {"train": list(dict.fromkeys(pairs))})
 
 
@@ -73,7 +73,7 @@ def _text_triples(path: Path) -> Iterator[tuple[str, str, str]]:
         fields = line.split("\t")
         if len(fields) != 3:
             problem = f"has {len(fields)} tab-separated fields, not 3"
-            raise bad_input(path, problem, "write query, positive and negative apart by tabs", number)
+            raise bad_input(path, problem, "write query, positive and negative separated by tabs", number)
         empty = next((at for at, text in enumerate(fields, 1) if not text.strip()), None)
         if empty is not None:
             raise bad_input(path, f"text {empty} is empty", "write every text or leave the line out", number)

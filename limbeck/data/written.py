@@ -9,7 +9,7 @@ from typing import Any
 from limbeck.file_list import NAME, read_list, require_as_listed, write_list
 from limbeck.progress import progress
 
-REMEDY = f"make the folder again, or remove {NAME} there if you changed it yourself"
+REMEDY = f"make the folder again, or delete {NAME} there if you changed it yourself"
 
 
 @dataclass(frozen=True)
@@ -43,4 +43,4 @@ def require_unchanged(path: Path) -> None:
         return
     files = {name: facts for name, facts in written.files.items() if path == folder or folder / name == path}
     with progress(f"Checking {folder.name}", len(files)) as advance:
-        require_as_listed(folder, files, f"is not as `limbeck {written.command}` wrote it", REMEDY, advance)
+        require_as_listed(folder, files, f"has changed since `limbeck {written.command}` wrote it", REMEDY, advance)

@@ -42,7 +42,7 @@ def agreement(student: Run, teacher: Run, k: int = 10) -> Agreement:
     if not teacher:
         raise LimbeckError("the teacher scored no query; give it candidates to score")
     if k < 1:
-        raise LimbeckError(f"the overlap of the top {k} means nothing; use k of 1 or more")
+        raise LimbeckError(f"the overlap of the top {k} is not defined; use k of 1 or more")
     query_ids = tuple(sorted(teacher))
     rows = [_compare(query, student.get(query, {}), teacher[query], k) for query in query_ids]
     overlap, kendall, spearman = np.array(rows).T

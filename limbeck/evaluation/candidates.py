@@ -45,8 +45,8 @@ def candidate_run(
     else:
         run = read_run(source)
     if query_ids and not any(query in run for query in query_ids):
-        known = f"it has {next(iter(run))!r}" if run else "it has none at all"
-        problem = f"has candidates for none of the {len(query_ids):,} queries of {split!r} ({known})"
+        known = f"it has {next(iter(run))!r}" if run else "it has no queries"
+        problem = f"has no candidates for the {len(query_ids):,} queries of {split!r} ({known})"
         raise LimbeckError(f"{data.name if source == GIVEN else source}: {problem}; check the query ids")
     for query in query_ids if source != GIVEN else []:
         documents = list(run.get(query, {}))

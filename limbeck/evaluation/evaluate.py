@@ -46,23 +46,25 @@ def run_evaluation(request: Request) -> Evaluation:
     if request.task is not None and request.task not in TASKS:
         raise LimbeckError(f"unknown task {request.task!r}; {did_you_mean(request.task, TASKS)}")
     if request.lengths is not None and is_a_run(request.model):
-        raise LimbeckError(f"--lengths: {request.model} reads no texts here; give a model")
+        raise LimbeckError(f"--lengths: {request.model} reads no texts; give a model")
     return by_kind(load(request.data), partial(_evaluate_ranking, request), partial(_evaluate_pairs, request))
 
 
 def _refuse_options_of_others(request: Request) -> None:
     """Refuse what a ranking set does not have, and options of an index where there is none."""
     if request.task == PAIRS:
-        raise LimbeckError(f"{request.data}: holds rankings, not pairs; use --task rerank or retrieve")
+        raise LimbeckError(f"{request.data}: contains rankings, not pairs; use --task rerank or retrieve")
     if request.head is not None:
-        raise LimbeckError("--head: is for lists of pairs, and this data holds rankings; leave it out")
+        raise LimbeckError("--head requires pairs, and this data set contains rankings; leave it out")
     indexes = [name for name in (request.model, request.against) if name and is_an_index(name)]
     for option in ("mode", "fusion", "alpha"):
         if getattr(request, option) is not None and not indexes:
             raise LimbeckError(f"--{option}: requires an index; make one with `limbeck index`")
     _refuse_the_same_search(request)
     if request.task == "rerank" and indexes:
-        raise LimbeckError(f"{indexes[0]}: is an index, which retrieves; use --task retrieve, or give its model")
+        raise LimbeckError(
+            f"{indexes[0]}: is an index, which can only retrieve; use --task retrieve, or give its model"
+        )
     _refuse_contradictions(request, indexes)
 
 
@@ -83,9 +85,9 @@ def _refuse_contradictions(request: Request, indexes: Sequence[str]) -> None:
     if request.reranks and (request.task == "retrieve" or indexes):
         option = "--add-judged" if request.add_judged else f"--candidates {request.candidates}"
         remedy = "leave it out" if indexes else "leave it out, or use --task rerank"
-        raise LimbeckError(f"{option}: is for re-ranking, and retrieval searches the whole corpus; {remedy}")
+        raise LimbeckError(f"{option}: requires --task rerank, because retrieval searches the whole corpus; {remedy}")
     if request.candidates == TOKENS and (request.task == "rerank" or indexes):
-        raise LimbeckError("--candidates tokens: is how a ColBERT searches; use it with a ColBERT and --task retrieve")
+        raise LimbeckError("--candidates tokens requires a ColBERT and --task retrieve; change one of them")
 
 
 def size_in_mb(matcher: Matcher) -> float:
@@ -95,7 +97,7 @@ def size_in_mb(matcher: Matcher) -> float:
 
 def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
     if request.task not in (None, PAIRS):
-        raise LimbeckError(f"{request.data}: holds pairs, which have no ranking; use --task pairs")
+        raise LimbeckError(f"{request.data}: contains pairs, not rankings; use --task pairs")
     measured = PairEvaluation(request, data)
     matcher = _loaded(request)
     rival = load_matcher(request.against) if request.against is not None else None
@@ -165,7 +167,7 @@ def _settings(request: Request, task: str) -> dict[str, Any]:
 
 
 def _described(request: Request, data: RankingData, task: str) -> str:
-    relevant = f"relevant from grade {request.relevance_level} on"
+    relevant = f"relevant: grade {request.relevance_level} or more"
     if task == "rerank":
         judged = " and the judged positives" if request.add_judged else ""
         return f"candidates: the {request.depth:,} best of {request.candidates or 'bm25'}{judged}; {relevant}"
@@ -256,7 +258,9 @@ class _Ranker:
     def _searched(self, index: SearchIndex, rival: bool) -> Candidates:
         judged = list({key for query in self.query_ids for key in self.data.judgements(self.request.split)[query]})
         if judged and (index.collection.find(judged) < 0).all():
-            problem = f"has none of the {len(judged):,} documents that {self.data.name} judges ({judged[0]!r}, say)"
+            problem = (
+                f"contains none of the {len(judged):,} documents that {self.data.name} judges (e.g. {judged[0]!r})"
+            )
             raise LimbeckError(f"{index.path}: {problem}; give the data that the index was built from")
         how = self.request.searching(rival)
         index.check(**how)

@@ -26,14 +26,14 @@ def parse_gate(text: str) -> Gate:
     """Read `measure=minimum`."""
     name, equals, number = text.partition("=")
     if not equals:
-        raise LimbeckError(f"cannot read --fail-below {text!r}; write a measure and its minimum, as ndcg@10=0.60")
+        raise LimbeckError(f"cannot read --fail-below {text!r}; write a measure and its minimum, e.g. ndcg@10=0.60")
     try:
         minimum = float(number)
     except ValueError:
         minimum = math.nan
     if not math.isfinite(minimum):
         raise LimbeckError(
-            f"cannot read the minimum {number!r} in --fail-below {text!r}; write a number, as ndcg@10=0.60"
+            f"cannot read the minimum {number!r} in --fail-below {text!r}; write a number, e.g. ndcg@10=0.60"
         )
     name = name.strip().lower()
     return Gate(name if name in PAIR_MEASURES else canonical_name(name), minimum)
@@ -46,7 +46,7 @@ def failures(gates: Iterable[Gate], values: Mapping[str, float]) -> list[str]:
         if gate.measure not in values:
             computed = ", ".join(values) or "nothing"
             raise LimbeckError(
-                f"--fail-below {gate} cannot be checked: computed was {computed}; measure {gate.measure} too"
+                f"--fail-below {gate} cannot be checked: only {computed} was computed; add {gate.measure} to --measures"
             )
         value = values[gate.measure]
         if not value >= gate.minimum:

@@ -39,7 +39,7 @@ def measure_latency(fn: Callable[[T], object], items: Sequence[T], warmup: int =
     The first calls of a model pay for allocations and caches; the warm-up takes its items from the start of the list.
     """
     if not items or repeats < 1:
-        raise LimbeckError("there is nothing to time; give at least one item and one repeat")
+        raise LimbeckError("nothing to time; give at least one item and one repeat")
     for call in range(warmup):
         fn(items[call % len(items)])
     spent = []

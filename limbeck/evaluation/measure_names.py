@@ -30,11 +30,11 @@ def canonical_name(name: str) -> str:
     if not spelling or base not in _BASES:
         word = re.split(r"[@(]", name.strip().lower())[0]
         known = [*_BASES, *_ALIASES]
-        problem = "the cutoff has to be a whole number from 1 up" if word in known else did_you_mean(word, known)
+        problem = "the cutoff must be a whole number, 1 or more" if word in known else did_you_mean(word, known)
         raise LimbeckError(f"unknown measure {name!r}; {problem}")
     if spelling["cutoff"] is None:
         if base in _NEEDS_CUTOFF:
-            raise LimbeckError(f"measure {name!r} needs a cutoff; write {base}@10, say")
+            raise LimbeckError(f"measure {name!r} needs a cutoff; write e.g. {base}@10")
         return base
     return f"{base}@{spelling['cutoff']}"
 
@@ -54,6 +54,6 @@ def measure_name(measure: ir_measures.Measure) -> str:
     """The name of an ir-measures object; the relevance level is not part of it."""
     base = next((name for name, base in _BASES.items() if base == measure.NAME), None)
     if base is None:
-        raise LimbeckError(f"measure {measure} has no name here; known: {', '.join(_BASES)}")
+        raise LimbeckError(f"measure {measure} is not supported; known: {', '.join(_BASES)}")
     cutoff = measure.params.get("cutoff")
     return f"{base}@{cutoff}" if cutoff else base

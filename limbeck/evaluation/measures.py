@@ -41,11 +41,13 @@ def evaluate_run(
     query_ids = tuple(sorted(qrels))
     ranked = {query: run[query] for query in query_ids if run.get(query)}
     if any(query in run for query in query_ids) and not ranked:
-        raise LimbeckError("no judged query has a single candidate; check the candidates, or the words BM25 looks for")
+        raise LimbeckError(
+            "no judged query has any candidate; check the candidates, or whether queries and documents share words"
+        )
     if run and not ranked:
         raise LimbeckError(
             f"none of the run's queries is judged (the run has {next(iter(run))!r}, the qrels have {query_ids[0]!r}); "
-            "evaluate it with the qrels of its own split"
+            "use the qrels of the split that the run was made from"
         )
     parsed = {parse_measure(name, relevance_level): name for name in names}
     place = {query: row for row, query in enumerate(query_ids)}

@@ -83,7 +83,7 @@ class PairEvaluation:
         scores = score(self.texts)
         calibration = Calibration.load(model_folder(model))
         if calibration is not None:
-            return Scored(calibration.logits(scores), "its own, from calibration.json")
+            return Scored(calibration.logits(scores), "from its calibration.json")
         if scores.ndim == 2 and scores.shape[1] > 1:
             return Scored(scores, "the largest of its outputs")
         dev = self._dev()
@@ -111,8 +111,8 @@ class PairEvaluation:
         without = ours.threshold is None and self._binary(ours.scores)
         missing = [name for name in asked if name in AT_THRESHOLD]
         if without and missing:
-            problem = f"{missing[0]}: needs a threshold, and {self.request.model} has no calibration"
-            raise LimbeckError(f"{problem}; give a folder of pairs that has a dev file too, or ask for auc and ap")
+            problem = f"{missing[0]}: needs a threshold, but {self.request.model} has no calibration"
+            raise LimbeckError(f"{problem}; give a pair folder with a dev file, or measure auc and ap")
         defaults = DEFAULTS[scored_pairs(ours.scores, self.labels).kind]
         chosen = asked if self.request.measures else [*defaults, *asked]
         return list(dict.fromkeys(name for name in chosen if not (without and name in AT_THRESHOLD)))
@@ -124,7 +124,7 @@ class PairEvaluation:
         lines = [f"threshold of {name}: {one.threshold}" for name, one in named.items() if one and one.threshold]
         lacking = [name for name, one in named.items() if one and one.threshold is None]
         if lacking:
-            why = "no calibration, and the data has no dev split to choose a threshold on"
+            why = "there is no calibration, and no dev split to choose a threshold on"
             lines.append(f"no accuracy and F1 for {' and '.join(lacking)}: {why}")
         return lines
 

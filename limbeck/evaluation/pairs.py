@@ -46,13 +46,13 @@ def scored_pairs(scores: ArrayLike, labels: ArrayLike) -> ScoredPairs:
     """Find out what kind of task it is, and refuse what does not fit together."""
     values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     if len(values) != len(truth):
-        raise LimbeckError(f"{len(values)} scores for {len(truth)} labels; give one score to each pair")
+        raise LimbeckError(f"{len(values)} scores for {len(truth)} labels; give one score for each pair")
     if len(values) == 0:
-        raise LimbeckError("there are no pairs to measure; name a split that has some")
+        raise LimbeckError("there are no pairs to measure; name a split with pairs")
     for name, numbers in (("score", values), ("label", truth)):
         bad = np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))
         if len(bad):
-            raise LimbeckError(f"the {name} of pair {bad[0] + 1} is not a finite number; mend or remove it")
+            raise LimbeckError(f"the {name} of pair {bad[0] + 1} is not a finite number; correct or remove it")
     if truth.ndim == 2:
         truth = truth.argmax(axis=1).astype(np.float64)
     if values.ndim == 2 and values.shape[1] <= 2:
@@ -61,7 +61,7 @@ def scored_pairs(scores: ArrayLike, labels: ArrayLike) -> ScoredPairs:
         return ScoredPairs("binary" if np.isin(truth, (0, 1)).all() else "graded", values, truth)
     bad = np.flatnonzero((truth < 0) | (truth >= values.shape[1]) | (truth % 1 != 0))
     if len(bad):
-        problem = f"label {truth[bad[0]]:g} of pair {bad[0] + 1} is none of the {values.shape[1]} classes"
+        problem = f"label {truth[bad[0]]:g} of pair {bad[0] + 1} is not one of the {values.shape[1]} classes"
         raise LimbeckError(f"{problem}; label classes 0 to {values.shape[1] - 1}")
     return ScoredPairs("classes", values, truth)
 
@@ -81,7 +81,7 @@ def check_measures(task: ScoredPairs, measures: Sequence[str]) -> list[str]:
             raise LimbeckError(f"unknown pair measure {name!r}; {did_you_mean(name, list(PAIR_MEASURES))}")
         fits = {"binary": True, "classes": name not in CORRELATIONS, "graded": name in CORRELATIONS}[task.kind]
         if not fits:
-            raise LimbeckError(f"{name} has no meaning for {task.kind} labels; use {', '.join(DEFAULTS[task.kind])}")
+            raise LimbeckError(f"{name} is not defined for {task.kind} labels; use {', '.join(DEFAULTS[task.kind])}")
         if name not in ("accuracy", "f1") and len(np.unique(task.labels)) < 2:
             raise LimbeckError(f"all {len(task)} labels are {task.labels[0]:g}, so {name} is undefined; use more pairs")
     return names

@@ -60,7 +60,7 @@ def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         pair = f"query {query_ids[owners[bad[0]]]!r}, document {data.corpus.id_at(int(rows[bad[0]]))!r}"
-        raise LimbeckError(f"the score of {pair} is not finite; the model diverged or is damaged, use another one")
+        raise LimbeckError(f"the score of {pair} is not finite: the model diverged or is damaged; use another model")
     ends = np.cumsum([len(part) for part in listed])
     return {
         query: _in_order(data, rows[end - len(part) : end], scores[end - len(part) : end])
@@ -77,8 +77,8 @@ def retrieve(
     and dropped, block by block.
     """
     if not (encodes_apart(matcher) and can_search(matcher)):
-        problem = "retrieval needs a dual encoder or a ColBERT, whose documents can be searched"
-        raise LimbeckError(f"{problem}; re-rank candidates with this one instead")
+        problem = "retrieval requires a dual encoder or a ColBERT"
+        raise LimbeckError(f"{problem}; use --task rerank with this model")
     if not query_ids:
         return {}
     queries = matcher.encode(data.queries.take(data.queries.rows(query_ids)), 0)
@@ -98,9 +98,7 @@ def searchable(matcher: EncodingMatcher, vectors: Vectors, position: int) -> np.
 def token_index(matcher: Scorer, data: RankingData, store: EncodingStore | None = None) -> TokenIndex:
     """For ColBERT's own search. All token vectors are in memory; `retrieve` reads them in blocks and is exact."""
     if not (encodes_apart(matcher) and matcher.interaction.search == "maxsim"):
-        raise LimbeckError(
-            "candidates: tokens needs a ColBERT, which has token vectors; use retrieve, or bm25 candidates"
-        )
+        raise LimbeckError("candidates: tokens requires a ColBERT; use retrieve, or bm25 candidates")
     return TokenIndex(Ragged.join(list(_document_blocks(matcher, data, store))))  # type: ignore[arg-type]
 
 

@@ -106,7 +106,7 @@ class Evaluation:
             f"{self.ms_per_query:,.1f} ms per query" if self.ms_per_query is not None else "",
             f"{self.pairs_per_second:,.0f} pairs per second" if self.pairs_per_second is not None else "",
             f"{self.size_mb:,.0f} MB" if self.size_mb is not None else "",
-            f"{self.bytes_per_passage:,.0f} bytes a passage" if self.bytes_per_passage is not None else "",
+            f"{self.bytes_per_passage:,.0f} bytes per passage" if self.bytes_per_passage is not None else "",
         ]
         lines += ["  " + ", ".join(filter(None, costs))] if any(costs) else []
         return "\n".join([*lines, *(f"  {found}" for found in self.comparisons)])

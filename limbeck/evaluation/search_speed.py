@@ -30,7 +30,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class SearchTimings:
-    """Stages of single queries, one after the other, and `total` for all of them together; bytes a passage."""
+    """Stages of single queries, one after the other, and `total` for all of them together; bytes per passage."""
 
     mode: str
     queries: int
@@ -57,7 +57,7 @@ def search_timings(
 ) -> SearchTimings:
     """Time encoding, dense search, sparse search and fusion, for up to 1000 queries after a warm-up."""
     if not len(queries):
-        raise LimbeckError("there is nothing to time; give at least one query")
+        raise LimbeckError("no queries to time; give at least one")
     mode = index.mode(mode)
     allowed = index.allowed(where)
     how = index.fusion(fusion, alpha) if mode == "hybrid" else ("", 0.0)

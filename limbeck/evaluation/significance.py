@@ -206,7 +206,7 @@ def _share_at_least(drawn: np.ndarray, observed: float, scale: float = 1.0) -> f
 def _blocks(samples: int, width: int) -> list[int]:
     """Split `samples` rows of `width` numbers so that a block stays small in memory."""
     if samples < 1:
-        raise LimbeckError(f"{samples} resamples tell nothing; use 1000 or more")
+        raise LimbeckError(f"{samples} resamples are too few; use 1000 or more")
     most = max(1, _BLOCK // width)
     return [min(most, samples - start) for start in range(0, samples, most)]
 

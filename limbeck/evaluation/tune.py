@@ -103,7 +103,7 @@ def tune_alpha(
     reciprocal rank fusion, are cross-fitted: each query counts with the alpha that is best for the other folds'.
     """
     if len(lists) < 2:
-        raise LimbeckError(f"{len(lists)} query is too few to tune alpha on; use at least 2, better hundreds")
+        raise LimbeckError(f"{len(lists)} query is too few to tune alpha; use at least 2, better hundreds")
     sweep = _Sweep(lists, qrels, rows_of, canonical_name(measure))
     results: dict[float, RankingResult] = {}
     grid = first_grid(lists) if alphas is None else sorted(set(alphas))

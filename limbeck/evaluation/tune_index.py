@@ -53,7 +53,7 @@ def tune_index(
     split = held_out(data, split)
     qrels = drawn(data.judgements(split), limit)
     if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
-        problem = f"{source}: no document of split {split!r} is judged relevant, so every alpha is as good"
+        problem = f"{source}: no document of split {split!r} is judged relevant, so all alphas are equally good"
         raise LimbeckError(f"{problem}; choose another --split, or add judgements above 0")
     index = SearchIndex.open(path)
     _require_documents(index, path, qrels, source)
@@ -67,19 +67,19 @@ def tune_index(
 def held_out(data: RankingData, split: str | None) -> str:
     """The split to tune on: the one asked for, else dev, else train. Test only where it is asked for by name."""
     if split == "test":
-        say(
-            "tuned on test: what is measured there with this alpha will look better than it is; report on other queries"
-        )
+        say("tuned on test: results on these queries will look too good; report on other queries")
     if split is not None:
         data.judgements(split)
         return split
     if "dev" in data.qrels:
         return "dev"
     if "train" in data.qrels:
-        say("tuned on train, having no dev: if the model was trained on these queries, alpha comes out too low")
+        say(
+            "tuned on train, because there is no dev split: if the model was trained on these queries, alpha is too low"
+        )
         return "train"
     there = f"only {', '.join(data.qrels)}" if data.qrels else "none at all"
-    raise LimbeckError(f"{data.name}: has no judgements for dev or train to tune on, {there}; choose with --split")
+    raise LimbeckError(f"{data.name}: has no judgements for dev or train to tune on ({there}); choose with --split")
 
 
 def drawn(qrels: Qrels, limit: int) -> Qrels:
@@ -93,7 +93,7 @@ def drawn(qrels: Qrels, limit: int) -> Qrels:
 def _require_documents(index: SearchIndex, path: str | Path, qrels: Qrels, source: str) -> None:
     judged = list({document for grades in qrels.values() for document in grades})
     if (index.collection.find(judged) < 0).all():
-        problem = f"has none of the {len(judged):,} documents that {source} judges ({judged[0]!r}, say)"
+        problem = f"contains none of the {len(judged):,} documents that {source} judges (e.g. {judged[0]!r})"
         raise LimbeckError(f"{path}: {problem}; give the data that the index was built from")
 
 

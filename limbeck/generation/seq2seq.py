@@ -37,8 +37,8 @@ class Seq2Seq:
         with naming_load_errors(name, "a seq2seq model"), quiet(), complete_weights(path):
             config = AutoConfig.from_pretrained(path, **HERE_ONLY)
             if not config.is_encoder_decoder:
-                problem = f"a {config.model_type} is no seq2seq model"
-                raise LimbeckError(f"{name}: {problem}; give one like T5 or BART that was trained to write queries")
+                problem = f"a {config.model_type} is not a seq2seq model"
+                raise LimbeckError(f"{name}: {problem}; give a model like T5 or BART that was trained to write queries")
             tokenizer = AutoTokenizer.from_pretrained(path, **HERE_ONLY)
             model = AutoModelForSeq2SeqLM.from_pretrained(path, **HERE_ONLY)
         check_vocabulary(tokenizer, model.get_input_embeddings(), path)

@@ -86,8 +86,8 @@ def training_queries(data: RankingData, split: str | None) -> tuple[Texts, int]:
 
 
 def _ranking(source: str | Path) -> RankingData:
-    remedy = "give a ranking set, or a file with one query a line"
-    return require_ranking(load(source), str(source), "holds pairs, not queries", remedy)
+    remedy = "give a ranking set, or a file with one query per line"
+    return require_ranking(load(source), str(source), "contains pairs, not queries", remedy)
 
 
 def _is_file(source: str | Path) -> bool:

@@ -259,7 +259,7 @@ def _known_by(texts: tuple[str, ...]) -> str:
 
 
 def _refuse_ranking(data: RankingData) -> PairData:
-    raise LimbeckError(f"{data.name}: holds rankings, not pairs; give a pair file or a folder of them")
+    raise LimbeckError(f"{data.name}: contains rankings, not pairs; give a pair file or a folder of them")
 
 
 def _refuse_list_options(recipe: Recipe) -> None:

@@ -89,7 +89,7 @@ def claim_folder(folder: Path, recipe: Recipe) -> None:
                 remedy = f"choose another --out, remove it, or go on with it by --set {key}=..."
                 raise LimbeckError(f"{folder}: holds a run of another recipe ({values}); {remedy}")
         elif left:
-            raise LimbeckError(f"{folder}: is not empty and holds no run; choose another --out")
+            raise LimbeckError(f"{folder}: is not empty and contains no run; choose another --out")
         else:
             write_recipe(recipe, place)
 

@@ -63,7 +63,7 @@ class Calibration:
         try:
             return cls(**values)
         except (TypeError, ValidationError) as error:
-            raise bad_input(place, "is no calibration", "remove it, or calibrate the model again") from error
+            raise bad_input(place, "is not a calibration", "remove it, or calibrate the model again") from error
 
     def __str__(self) -> str:
         found = f"precision {self.precision:.3f}, recall {self.recall:.3f}, F1 {self.f1:.3f} on {self.pairs:,} pairs"
@@ -73,7 +73,7 @@ class Calibration:
 def check_criterion(text: str) -> str:
     """`f1`, `precision=0.95` or `recall=0.9`."""
     if not _CRITERION.fullmatch(text.replace(" ", "")):
-        raise LimbeckError(f"a threshold for {text!r} is unknown; write f1, precision=0.95 or recall=0.9")
+        raise LimbeckError(f"a threshold for {text!r} is not known; write f1, precision=0.95 or recall=0.9")
     return text.replace(" ", "")
 
 
@@ -82,7 +82,7 @@ def calibrate(scores: np.ndarray, labels: np.ndarray, criterion: str = "f1") -> 
     criterion = check_criterion(criterion)
     scores, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels) > 0.5
     if truth.all() or not truth.any():
-        raise LimbeckError("a threshold needs pairs of both kinds, and all of dev's are alike; use more pairs")
+        raise LimbeckError("a threshold needs positive and negative pairs, and dev has only one kind; use more pairs")
     slope, offset = _platt(scores, truth)
     probabilities = special.expit(slope * scores + offset)
     threshold, found = choose_threshold(probabilities, truth, criterion)

@@ -38,7 +38,7 @@ def claim(folder: Path, asked: Asked) -> Plan | None:
     names = {"identity": "the model", "source": "the list of pairs", "asked": "head"}
     for key in ("identity", "source", "top_k", "dtype", "store", "columns", "asked"):
         if getattr(plan, key) != getattr(asked, key):
-            problem = f"holds another job ({names.get(key, key)} differs)"
+            problem = f"contains another job ({names.get(key, key)} differs)"
             raise LimbeckError(f"{folder}: {problem}; choose another --out, with one --store for both")
     if not (folder / BEGUN).exists():
         write_json(folder / BEGUN, asked.model_dump())
@@ -49,14 +49,14 @@ def _begin(folder: Path, asked: Asked) -> None:
     """Mark a folder as a job's; of one that never came to its plan, all but the rows of another list is of use."""
     begun = folder / BEGUN
     if any((folder / name).exists() for name in _EARLIER):
-        remedy = "choose another --out, or finish it with the limbeck that began it"
-        raise bad_input(folder, "holds a job of an earlier limbeck", remedy)
+        remedy = "choose another --out, or finish it with the version of limbeck that started it"
+        raise bad_input(folder, "contains a job of an earlier version of limbeck", remedy)
     bare = not any(path.is_file() for path in (folder / OWN).rglob("[!.]*"))  # cut short before its mark was written
     ours = (OWN, SCORES) if begun.exists() else (OWN,) if bare else ()
     if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
-        raise LimbeckError(f"{folder}: is not empty and holds no scoring job; choose another --out")
+        raise LimbeckError(f"{folder}: is not empty and contains no scoring job; choose another --out")
     if any((folder / SCORES).glob("part-*.parquet")):
-        problem = f"holds scores without {JOB}, which said how they were made"
+        problem = f"contains scores without {JOB}, which describes how they were made"
         raise bad_input(folder, problem, f"remove {folder / SCORES} and run the same command again")
     if not _is_mark_of(begun, asked):
         shutil.rmtree(begun.parent, ignore_errors=True)

@@ -80,6 +80,6 @@ def open_distinct(file: Path) -> Texts:
     """The texts in the order of their rows."""
     reader = pa.ipc.open_file(pa.memory_map(str(file)))
     if reader.schema != SCHEMA:
-        raise ValueError("it is no table of texts")
+        raise ValueError("it is not a table of texts")
     batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
     return Texts(batches, np.zeros((2, 0), np.uint64))

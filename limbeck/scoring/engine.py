@@ -59,10 +59,10 @@ def in_words(error: Exception, folder: Path) -> str:
     if isinstance(error, LimbeckError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or folder}: {error.strerror}; mend that and run the same command again"
+        return f"{error.filename or folder}: {error.strerror}; fix that and run the same command again"
     reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     if isinstance(error, MemoryError) or "allocate memory" in str(error):  # as torch puts it
-        return f"{folder}: a worker has no memory left ({reason}); {MEMORY}"
+        return f"{folder}: a worker ran out of memory ({reason}); {MEMORY}"
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" in {Path(frame.filename).name}:{frame.lineno}" for frame in place)
     return f"{folder}: a worker failed{where} ({reason}); please report this line"
@@ -82,6 +82,6 @@ class Waiting:
         """A worker died over this shard: it is the next one again."""
         self.lost[shard] += 1
         if self.lost[shard] >= ATTEMPTS:
-            raise LimbeckError(f"shard {shard} took {ATTEMPTS} workers with it, the last {how}; {MEMORY}")
-        say(f"a worker died {how}; its shard {shard} is done again")
+            raise LimbeckError(f"shard {shard} crashed {ATTEMPTS} workers, the last {how}; {MEMORY}")
+        say(f"a worker died {how}; shard {shard} is scored again")
         self.shards.appendleft(shard)

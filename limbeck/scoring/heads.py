@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEADS = ("auto", "torch", "onnx", "int8")
 FACTS, WEIGHTS = "head.json", "head.safetensors"
-REMEDY = "run the same command again, which writes it again"
+REMEDY = "run the same command again to write it again"
 
 
 def save_head(interaction: Interaction | None, folder: Path, calibration: Calibration | None = None) -> None:
@@ -70,7 +70,7 @@ def require_head(matcher: Matcher, how: str) -> None:
 
     if not encodes_apart(matcher):
         if how not in ("auto", "torch"):
-            raise LimbeckError(f"--head {how}: a {matcher.kind} has no head of its own; leave --head out")
+            raise LimbeckError(f"--head {how}: a {matcher.kind} has no head; leave --head out")
     elif how != "auto":
         running(matcher.interaction, how)
 
@@ -83,5 +83,5 @@ def running(interaction: Interaction, how: str = "torch") -> Interaction:
 
     folded = (interaction if interaction.device.type == "cpu" else deepcopy(interaction).cpu()).folded()
     if not has_graph(folded):
-        raise LimbeckError(f"--head {how}: this model has no transformer head to run there; use --head torch")
+        raise LimbeckError(f"--head {how}: this model has no transformer head; use --head torch")
     return OnnxHead(folded, int8=how == "int8")

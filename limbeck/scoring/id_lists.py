@@ -16,7 +16,7 @@ from limbeck.data.texts import Texts
 from limbeck.errors import bad_input
 from limbeck.scoring.inline import IDS, REMEDY, require_characters
 
-_ID_REMEDY = "name two of them left and right, or leave --left and --right out if the texts stand in it"
+_ID_REMEDY = "name two of them left and right, or leave --left and --right out if the list contains the texts"
 _ROWS = 65536
 
 
@@ -28,17 +28,17 @@ def id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
         bad = np.flatnonzero((rows < 0).any(axis=1))
         if len(bad):
             at, side = int(bad[0]), int(rows[bad[0], 0] >= 0)
-            problem = f"names {('left', 'right')[side]} text {columns[side][at].as_py()!r}, which is not there"
-            raise bad_input(path, problem, "add the text, or drop the pair", lines[at])
+            problem = f"names {('left', 'right')[side]} text {columns[side][at].as_py()!r}, which does not exist"
+            raise bad_input(path, problem, "add the text, or remove the pair", lines[at])
         blank = np.stack([known[rows[:, side]] for side, known in enumerate(empty)], axis=1)
         if blank.any():
             at, side = divmod(int(blank.argmax()), 2)
             problem = f"{('left', 'right')[side]} text {columns[side][at].as_py()!r} is empty"
-            raise bad_input(path, problem, "write the text, or drop the pair", lines[at])
+            raise bad_input(path, problem, "write the text, or remove the pair", lines[at])
         yield rows.astype(np.int32)
         done += len(rows)
     if not done:
-        raise bad_input(path, "holds no pairs", REMEDY)
+        raise bad_input(path, "contains no pairs", REMEDY)
 
 
 def _rows_of(table: Texts, column: pa.LargeStringArray) -> np.ndarray:
@@ -76,7 +76,7 @@ def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[pa.LargeString
 
 def _batches(path: Path, file: pq.ParquetFile, names: tuple[str, str]) -> Iterator[pa.RecordBatch]:
     if any(file.schema_arrow.names.count(name) > 1 for name in names):
-        raise bad_input(path, f"has two columns of one name, {' or '.join(names)}", "keep one of them")
+        raise bad_input(path, f"has two columns with the same name, {' or '.join(names)}", "keep one of them")
     try:
         yield from file.iter_batches(batch_size=_ROWS, columns=list(names))
     except (pa.ArrowException, OSError) as error:
@@ -90,7 +90,9 @@ def _as_ids(path: Path, name: str, column: pa.Array) -> pa.LargeStringArray:
         ids.validate(full=True)  # parquet files may hold bytes that are not UTF-8
         return ids
     except pa.ArrowException as error:
-        raise bad_input(path, f"column {name!r} holds {column.type}, no ids", "write ids as strings") from error
+        raise bad_input(
+            path, f"column {name!r} ({column.type}) cannot be read as ids", "write ids as strings"
+        ) from error
 
 
 def first_columns(path: Path) -> tuple[list[str], list[str]]:
@@ -100,7 +102,7 @@ def first_columns(path: Path) -> tuple[list[str], list[str]]:
     else:
         _, record = next(read_records(path), (0, {}))
         if not record:
-            raise bad_input(path, "holds no pairs", REMEDY)
+            raise bad_input(path, "contains no pairs", REMEDY)
         there = list(record)
     return list(_id_names(path, there)), there
 
@@ -109,7 +111,7 @@ def _id_names(path: Path, names: Iterable[str]) -> tuple[str, str]:
     there = set(names)
     found = next((pair for pair in IDS if set(pair) <= there), None)
     if found is None:
-        raise bad_input(path, f"has no columns of ids, but {', '.join(sorted(there)) or 'none'}", _ID_REMEDY)
+        raise bad_input(path, f"has no id columns, only {', '.join(sorted(there)) or 'none'}", _ID_REMEDY)
     return found
 
 
@@ -120,4 +122,4 @@ def _parquet(path: Path) -> pq.ParquetFile:
         raise bad_input(path, "no such file", "check its name") from error
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise bad_input(path, f"is not a whole parquet file ({reason})", "write it again") from error
+        raise bad_input(path, f"is not a complete parquet file ({reason})", "write it again") from error

@@ -50,7 +50,7 @@ def write_inline(path: Path, folder: Path) -> tuple[list[str], list[str]]:
     with ExitStack() as stack:  # not in the generator: whoever abandons it does not hear that a file cannot be closed
         write_pieces(folder / "rows.npy", rows(stack))
     if not naming:
-        raise bad_input(path, "holds no pairs", REMEDY)
+        raise bad_input(path, "contains no pairs", REMEDY)
     return naming, there
 
 
@@ -59,14 +59,14 @@ def _texts(path: Path, number: int, record: Record, wanted: int) -> tuple[str, .
     if found is None and any(set(pair) <= set(record) for pair in IDS):
         raise bad_input(path, "names texts by their ids", "give their texts with --left and --right", number)
     if found is not None and any(not isinstance(text, str) for text in found):
-        raise bad_input(path, "has a text that is no text", "write every text as a string", number)
+        raise bad_input(path, "has a text that is not a string", "write every text as a string", number)
     if found is None:
         raise bad_input(path, f"has the columns {', '.join(record)}", REMEDY, number)
     if len(found) < 2:
         raise bad_input(path, f"has {len(found)} texts", "give every pair two or more", number)
     if wanted and len(found) != wanted:
         problem = f"has {len(found)} texts where the first line has {wanted}"
-        raise bad_input(path, problem, "give every pair as many", number)
+        raise bad_input(path, problem, "give every pair the same number", number)
     empty = next((at for at, text in enumerate(found, 1) if not text.strip()), None)
     if empty is not None:
         raise bad_input(path, f"text {empty} is empty", "write every text or leave the row out", number)
@@ -80,5 +80,5 @@ def require_characters(path: Path, number: int, texts: tuple[str, ...]) -> None:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            problem = f"text {at} holds half of a surrogate pair, which is no character"
+            problem = f"text {at} contains half of a surrogate pair, which is not a character"
             raise bad_input(path, problem, "write the file as UTF-8", number) from error

@@ -88,12 +88,12 @@ def score_pairs(
     """
     folder = Path(out).expanduser()
     if folder.exists() and not folder.is_dir():
-        raise LimbeckError(f"{folder}: is a file; --out names a folder for the scores")
+        raise LimbeckError(f"{folder}: is a file; give --out a folder for the scores")
     matcher = load_matcher(model)
     require_head(matcher, head)
     if top_k is not None and matcher.outputs > 1:
-        problem = f"--top-k: the model gives {matcher.outputs} scores a pair, and none of them is the one to go by"
-        raise LimbeckError(f"{problem}; leave it out, and choose among the scores yourself")
+        problem = f"--top-k: the model gives {matcher.outputs} scores per pair, so there is no single score to sort by"
+        raise LimbeckError(f"{problem}; leave it out, and sort the scores yourself")
     began = time.monotonic()
     wanted = _wanted(pairs, left, right, columns)
     files = wanted.pairs, wanted.left, wanted.right
@@ -109,7 +109,7 @@ def score_pairs(
             _require_texts(matcher, source)
         if known is not None and shard is not None and _cut(shard, known, source) != known.shard:
             remedy = "leave --shard out, or choose another --out"
-            raise LimbeckError(f"{folder}: was begun with --shard {known.shard}, not {shard}; {remedy}")
+            raise LimbeckError(f"{folder}: was started with --shard {known.shard}, not {shard}; {remedy}")
         encoded = _encode(matcher, source, folder, dtype, asked.store) if encodes_apart(matcher) else 0
         matcher.to(chosen_device(engine.device))  # texts are encoded: the rest is tried out where workers run
         plan = known or _planned(folder, asked, source, matcher, shard)
@@ -160,8 +160,8 @@ def _asked(
 
 def _require_texts(matcher: Matcher, source: Source) -> None:
     if len(source.tables) != matcher.texts:
-        problem = f"the pairs have {len(source.tables)} texts and the model reads {matcher.texts}"
-        raise LimbeckError(f"{problem}; give a list and a model that fit")
+        problem = f"each pair has {len(source.tables)} texts, but the model reads {matcher.texts}"
+        raise LimbeckError(f"{problem}; use a list and a model that fit")
 
 
 def _store(folder: Path, store: str | None, matcher: EncodingMatcher, position: int, dtype: str) -> EncodingStore:

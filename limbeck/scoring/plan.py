@@ -67,12 +67,12 @@ class Plan(Asked):
         remedy = f"remove it and {folder / SCORES}, and run the same command again"
         record = read_json(place, remedy)
         if not isinstance(record, dict):
-            raise bad_input(place, "is damaged (it is no record)", remedy)
+            raise bad_input(place, "is damaged (it is not a record)", remedy)
         written = record.pop("checksum", None)
         if written != digest(canonical(record)):
-            raise bad_input(place, "is damaged or was edited: its checksum does not fit its content", remedy)
+            raise bad_input(place, "is damaged or was edited: its checksum does not match its content", remedy)
         if record.get("format") != FORMAT:
-            raise bad_input(place, f"is of format {record.get('format')}", "use the limbeck that wrote it")
+            raise bad_input(place, f"has format {record.get('format')}", "use the version of limbeck that wrote it")
         try:
             return cls.model_validate(record)
         except ValidationError as error:

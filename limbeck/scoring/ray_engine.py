@@ -42,8 +42,8 @@ class ShardWorker:
         """The number of pairs that were scored; or none, and what is wrong."""
         try:
             if not (self.folder / JOB).exists():
-                remedy = "put --out and the texts where every machine of the cluster sees them"
-                raise LimbeckError(f"{self.folder}: is not there on the machine {os.uname().nodename}; {remedy}")
+                remedy = "put --out and the texts where every machine of the cluster can read them"
+                raise LimbeckError(f"{self.folder}: does not exist on the machine {os.uname().nodename}; {remedy}")
             self.worker = self.worker or Worker(self.folder, self.device)
             return self.worker.run(shard), ""
         except Exception as error:
@@ -115,7 +115,9 @@ def _require_nodes(ray: Any) -> None:
     asked.start()
     asked.join(PATIENCE)
     if not any(alive):
-        raise LimbeckError("ray: the cluster is gone; start it again, and run the same command: what is done stays")
+        raise LimbeckError(
+            "ray: lost the cluster; start it again and run the same command, which keeps finished shards"
+        )
 
 
 @contextmanager

@@ -48,8 +48,8 @@ class Wanted:
     def sides(self) -> list[str]:
         """Both files of texts by id."""
         if self.left is None or self.right is None:
-            what = "a file of ids needs the texts of both sides; give --left and --right"
-            none = "there is nothing to score; give a file of pairs, or --left and --right for all pairs"
+            what = "a list of ids requires the texts of both sides; give --left and --right"
+            none = "nothing to score; give a list of pairs, or --left and --right for all pairs"
             raise LimbeckError(none if self.pairs is None else what)
         return [self.left, self.right]
 
@@ -102,7 +102,7 @@ def prepare_source(wanted: Wanted, work: Path) -> Source:
             require_folder(place)
             return open_source(wanted, work)
         except Damaged as error:
-            say(f"{place}: is damaged ({error}); the list is read again")
+            say(f"{place}: is damaged ({error}); reading the list again")
             shutil.rmtree(place)
     with directory_atomically(place) as folder:
         _write(wanted, folder)
@@ -159,4 +159,4 @@ def mapped_rows(file: Path) -> np.ndarray:
 
 def damaged(file: Path, error: Exception) -> LimbeckError:
     reason = "no such file" if isinstance(error, FileNotFoundError) else str(error).partition("\n")[0]
-    return bad_input(file, f"is damaged ({reason})", "run the same command again, which makes it again")
+    return bad_input(file, f"is damaged ({reason})", "run the same command again to rebuild it")

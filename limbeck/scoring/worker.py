@@ -66,7 +66,7 @@ class Worker:
 
         matcher = load(self.plan.model, device=self.device)
         if model_identity(matcher, self.plan.model) != self.plan.identity:
-            raise LimbeckError(f"{self.plan.model}: changed while its pairs were scored; choose another --out")
+            raise LimbeckError(f"{self.plan.model}: the model changed while pairs were scored; choose another --out")
         return WholeModel(matcher, self.source.tables).score
 
     @cached_property
@@ -90,7 +90,9 @@ class Worker:
         scores = self.scores(rows) if len(rows) else np.zeros((0, 1), np.float32)
         bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         if len(bad):
-            raise LimbeckError(f"the score of pair {numbers[bad[0]]} is not finite; the model is damaged, use another")
+            raise LimbeckError(
+                f"the score of pair {numbers[bad[0]]} is not finite: the model is damaged; use another model"
+            )
         write_part(self.folder, shard, self._table(numbers, rows, scores))
         return stop - start
 

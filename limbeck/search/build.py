@@ -63,16 +63,16 @@ def build_index(
     """
     out = Path(out).expanduser()
     if not dense and not sparse:
-        raise LimbeckError("an index without a dense and without a sparse part finds nothing; leave one of them in")
+        raise LimbeckError("an index needs a dense or a sparse part; leave out --no-dense or --no-sparse")
     require_parameters(k1, b)
     windows = default_windows(window, stride)
     Words(language)
     passages = source if isinstance(source, Passages) else load_passages(source)
     if not len(passages.corpus):
-        raise LimbeckError(f"{passages.name}: holds no passages; there is nothing to index")
+        raise LimbeckError(f"{passages.name}: contains no passages; give a data set with passages")
     matcher = load_encoder(model) if dense else None
     if expansions is not None and not sparse:
-        raise LimbeckError("expansions are for BM25 to count; leave the sparse part in, or leave them out")
+        raise LimbeckError("--expansions requires BM25; leave out --no-sparse, or --expansions")
     counted = expanded(passages.corpus, read_expansions(expansions)) if expansions is not None else passages.corpus
     facts = SparseFacts(language, k1, b, counted.content_digest if expansions is not None else None) if sparse else None
     wanted = IndexManifest(passages.name, passages.content_digest, None, facts)
@@ -205,7 +205,7 @@ def load_encoder(model: str | Path | Any) -> Any:
 
     matcher = load(model) if isinstance(model, str | Path) else model
     if not (encodes_apart(matcher) and matcher.interaction.search == "inner_product"):
-        problem = f"is a {matcher.kind}, which has no single vector for a passage"
+        problem = f"is a {matcher.kind}, which does not give one vector per passage"
         raise LimbeckError(f"{model}: {problem}; give a dual encoder, or leave the dense part out with --no-dense")
     return matcher
 
@@ -213,12 +213,12 @@ def load_encoder(model: str | Path | Any) -> Any:
 def _same_or_refused(folder: Path, wanted: IndexManifest, matcher: Any) -> SearchIndex:
     there = IndexManifest.load(folder)
     if there.content != wanted.content:
-        raise bad_input(folder, "holds an index of other passages", "add to it with --add, or name another --out")
+        raise bad_input(folder, "contains an index of other passages", "add to it with --add, or name another --out")
     own = replace(there.dense, recall=None, measured_with=None) if there.dense else None
     if own is not None and wanted.dense is not None and wanted.dense.kind == "auto":
         own = replace(own, kind="auto")
     if (own, there.sparse) != (wanted.dense, wanted.sparse):
-        problem = f"holds an index that was made otherwise ({_difference(own, wanted)})"
+        problem = f"contains an index with other settings ({_difference(own, wanted)})"
         raise bad_input(folder, problem, "name another --out")
     say(f"{folder}: is complete already")
     return SearchIndex.open(folder, matcher)

@@ -86,7 +86,7 @@ def change_index(
         alive = index.collection.alive.copy()
         alive[gone] = False
         if not alive.any():
-            raise LimbeckError(f"{path}: nothing would be left; remove the folder instead")
+            raise LimbeckError(f"{path}: no passage would be left; remove the folder instead")
         if len(gone):
             _change(index, replace(index.manifest, content=""), alive)
             _forget(index.manifest.dense, index.collection.segments, alive)
@@ -100,7 +100,7 @@ def _named(index: SearchIndex, ids: Sequence[str]) -> np.ndarray:
     if unknown:
         more = f" and {unknown - 1:,} more" if unknown > 1 else ""
         first = ids[int(np.argmin(rows))][:60]
-        say(f"{index.path}: has no passage {first!r}{more}; there was nothing to delete for that")
+        say(f"{index.path}: has no passage {first!r}{more}; ignored")
     return rows[rows >= 0]
 
 

@@ -42,7 +42,7 @@ def check(folder: Path, files: Mapping[str, FileRecord], remedy: str, everything
     with progress("Checking the index", sum(files[name].bytes for name in to_read)) as advance:
         for name in to_read:
             if checksum(folder / name) != files[name].checksum:
-                raise bad_input(folder / name, "is damaged: its checksum is not the one in the manifest", remedy)
+                raise bad_input(folder / name, "is damaged: its checksum differs from the manifest", remedy)
             advance(files[name].bytes)
     large = {name: stamp for name, stamp in fresh.items() if files[name].bytes >= ALWAYS_BELOW}
     if large != stamps:

@@ -120,7 +120,7 @@ class DenseIndex:
             return cls(faiss.read_index(str(path), how | faiss.IO_FLAG_READ_ONLY), kind, effort)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1][:100]
-            raise bad_input(path, f"is no faiss index ({reason})", "build the index again") from error
+            raise bad_input(path, f"is not a faiss index ({reason})", "build the index again") from error
 
     def _ordered(self, queries: np.ndarray, k: int, chosen: Any) -> tuple[np.ndarray, np.ndarray]:
         scores, rows = self.index.search(queries, k, params=chosen)
@@ -162,7 +162,7 @@ def build_dense(kind: str, vectors: VectorSource, seed: int = 0) -> DenseIndex:
         most = 64 * lists if kind == "ivf-sq8" else _TRAINING[kind]
         sample = np.random.default_rng(seed).choice(count, size=min(count, most), replace=False)
         if len(sample) > _ANNOUNCED:
-            say(f"Training the {kind} index on {len(sample):,} vectors: this may take minutes, and shows no progress")
+            say(f"Training the {kind} index on {len(sample):,} vectors: this may take minutes, without progress")
         with progress(f"Training the {kind} index"):
             index.train(vectors.take(np.sort(sample)))
     fill(index, kind, vectors)
@@ -202,10 +202,10 @@ def require_dim(queries: np.ndarray, dim: int) -> np.ndarray:
     """Query vectors [n, dim] as faiss wants them; others are refused."""
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     if queries.ndim != 2 or queries.shape[1] != dim:
-        problem = f"the query vectors have shape {list(queries.shape)}, the index holds vectors of {dim} numbers"
+        problem = f"the query vectors have shape {list(queries.shape)}, the index has vectors of {dim} numbers"
         raise LimbeckError(f"{problem}; use the model that it was built with")
     if not np.isfinite(queries).all():
-        raise LimbeckError("a query vector is not finite; the model diverged or is damaged, use another")
+        raise LimbeckError("a query vector is not finite: the model diverged or is damaged; use another model")
     return queries
 
 

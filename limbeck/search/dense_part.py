@@ -67,7 +67,7 @@ class DensePart:
     def _require_model(self, matcher: Any, name: str) -> None:
         if model_digest(matcher) != self.facts.model:
             problem = f"{name} is not the one that {self.path} was built with, or is damaged"
-            raise LimbeckError(f"{problem}; use that one, or build the index again with this one")
+            raise LimbeckError(f"{problem}; use the original model, or build the index again with this one")
 
     @cached_property
     def windows(self) -> np.ndarray | None:
@@ -95,7 +95,7 @@ class DensePart:
         for part, segment in zip(parts, self._segments, strict=True):
             if part.dim != facts.dim or len(part) != segment.vectors:
                 file = self.path / "segments" / segment.name / "dense.faiss"
-                problem = f"holds {len(part):,} vectors of {part.dim} numbers, not {segment.vectors:,} of {facts.dim}"
+                problem = f"has {len(part):,} vectors of {part.dim} numbers, not {segment.vectors:,} of {facts.dim}"
                 raise bad_input(file, problem, "build the index again")
         return Segmented(parts)
 

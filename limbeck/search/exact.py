@@ -49,4 +49,6 @@ def _require_finite(vectors: np.ndarray, what: str, first_row: int) -> None:
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         place = first_row + int(bad[0]) + 1
-        raise LimbeckError(f"the vector of {what} {place} is not finite; the model diverged or is damaged, use another")
+        raise LimbeckError(
+            f"the vector of {what} {place} is not finite: the model diverged or is damaged; use another model"
+        )

@@ -104,9 +104,9 @@ def expand_data(
 
 def _share(teacher: str | None, keep: float | None) -> float:
     if keep is not None and teacher is None:
-        raise LimbeckError("--keep needs scores to keep the best by; name a teacher with --filter")
+        raise LimbeckError("--keep requires --filter; name a teacher that scores the queries")
     if keep is not None and not 0 < keep <= 1:
-        raise LimbeckError(f"--keep {keep} is no share; give a number above 0 and up to 1")
+        raise LimbeckError(f"--keep {keep} is not a share; give a number above 0 and at most 1")
     return KEEP if keep is None else keep
 
 
@@ -124,7 +124,7 @@ def _claim(out: Path, wanted: Manifest) -> None:
         foreign = next((file.name for file in sorted(out.iterdir()) if not _OURS.fullmatch(file.name)), None)
         if foreign is not None:  # the folder is written anew as a whole
             raise bad_input(
-                out, f"holds {foreign!r}, which is not of this work", "move it away, or choose another --out"
+                out, f"holds {foreign!r}, which `limbeck expand` did not write", "move it away, or choose another --out"
             )
         return
     require_empty_or_absent(out, "choose another --out")
@@ -142,7 +142,9 @@ def _generate(generator: QueryGenerator, corpus: Texts, log: AppendLog, how: Sam
 def _score(teacher: Matcher, corpus: Texts, samples: AppendLog, out: Path, checked: bool) -> AppendLog:
     """The teacher's score of every query with its own document."""
     if teacher.outputs != 1:
-        raise LimbeckError(f"--filter: the teacher gives {teacher.outputs} scores for a pair; name one that gives one")
+        raise LimbeckError(
+            f"--filter: the teacher gives {teacher.outputs} scores per pair; name one that gives a single score"
+        )
     log = AppendLog(out / f"scores-{digest(canonical(teacher.identity()))[:8]}.jsonl", checked)
     with progress("Scoring queries", len(corpus)) as advance:
         advance(len(log))

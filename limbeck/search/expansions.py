@@ -31,7 +31,7 @@ def read_expansions(path: str | Path) -> Texts:
             raise
         raise LimbeckError(f"{path}: {error}") from error
     if not len(texts):
-        raise bad_input(path, "holds no expansions", _FORM)
+        raise bad_input(path, "contains no expansions", _FORM)
     return texts
 
 
@@ -52,7 +52,7 @@ def expanded(corpus: Texts, expansions: Texts) -> Texts:
     if len(unknown):
         name = expansions.id_at(int(unknown[0]))
         raise LimbeckError(
-            f"the expansions name document {name!r}, which the corpus does not have; give this data's own"
+            f"the expansions name document {name!r}, which the corpus does not have; give those of this data set"
         )
     return Texts.from_batches(_expanded(corpus, expansions))
 

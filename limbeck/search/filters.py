@@ -65,7 +65,7 @@ def require_known(conditions: Sequence[Condition], known: Iterable[str], place: 
     names = sorted(set(known))
     for condition in conditions:
         if condition.field not in names:
-            remedy = did_you_mean(condition.field, names) if names else "its passages have no fields at all"
+            remedy = did_you_mean(condition.field, names) if names else "its passages have no fields"
             raise LimbeckError(f"{place}: no passage has a field {condition.field!r}; {remedy}")
 
 
@@ -81,7 +81,7 @@ def _meets(column: pa.ChunkedArray, condition: Condition) -> np.ndarray:
 
 def _holds(column: pa.ChunkedArray, condition: Condition) -> np.ndarray:
     if condition.operator not in ("=", "!="):
-        raise LimbeckError(f"the field of {str(condition)!r} is a list, which has no order; use = or !=")
+        raise LimbeckError(f"the field of {str(condition)!r} is a list, which cannot be ordered; use = or !=")
     lists = column.combine_chunks()
     lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
     owners = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
@@ -102,13 +102,13 @@ def _number(kind: pa.DataType, condition: Condition) -> pa.Scalar:
     try:
         return pa.scalar(float(condition.value))
     except ValueError as error:
-        raise LimbeckError(f"the field of {str(condition)!r} is a number; compare it with one") from error
+        raise LimbeckError(f"the field of {str(condition)!r} is a number; compare it with a number") from error
 
 
 def _value(kind: pa.DataType, condition: Condition) -> pa.Scalar:
     if pa.types.is_boolean(kind):
         if condition.value.lower() not in ("true", "false"):
-            raise LimbeckError(f"the field of {str(condition)!r} is true or false; compare it with one of these")
+            raise LimbeckError(f"the field of {str(condition)!r} is a boolean; compare it with true or false")
         return pa.scalar(condition.value.lower() == "true")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _number(kind, condition)

@@ -270,7 +270,7 @@ class SearchIndex:
         if self.mode(mode) == "hybrid":
             self.fusion(fusion, alpha)
         elif fusion is not None or alpha is not None:
-            raise LimbeckError("only a hybrid search has a fusion and an alpha; leave them out, or use --mode hybrid")
+            raise LimbeckError("--fusion and --alpha require a hybrid search; leave them out, or use --mode hybrid")
 
     def fusion(self, fusion: str | None = None, alpha: float | None = None) -> tuple[str, float]:
         """How the parts are fused: as asked for, else by Eq. 7 with the tuned weight, else by reciprocal ranks."""
@@ -282,7 +282,7 @@ class SearchIndex:
         if fusion == "rrf" or (fusion is None and alpha is None):
             return "rrf", 0.0
         if alpha is None:
-            remedy = f"give one, or find it with `limbeck tune {self.path} DATA`"
+            remedy = f"set --alpha, or find it with `limbeck tune {self.path} DATA`"
             raise LimbeckError(f"{self.path}: has no alpha yet; {remedy}")
         require_alpha(alpha)
         return "interpolate", alpha
@@ -309,7 +309,7 @@ class SearchIndex:
         if self.sparse.knows(query):
             return None
         words = self.words.stems(query)
-        reason = "no word of the query is in the index" if words else "the query has no words to look for"
+        reason = "no word of the query is in the index" if words else "the query has no words to search for"
         return f"{reason}; " + ("the dense part alone answers" if mode == "hybrid" else "try other words")
 
     def _hits(self, query: str, ranking: Ranking, explain: bool) -> list[Hit]:
@@ -330,4 +330,4 @@ def _require_queries(queries: Sequence[str], k: int) -> None:
     if k < 1:
         raise LimbeckError(f"k is {k}; ask for 1 passage or more")
     if any(not query.strip() for query in queries):
-        raise LimbeckError("a query is empty; write what to look for")
+        raise LimbeckError("a query is empty; write its text")

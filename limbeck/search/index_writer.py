@@ -28,7 +28,7 @@ def working(out: Path, what: str) -> Iterator[Path]:
         if out.exists() and not out.is_dir():
             raise bad_input(out, "is not a folder", "name a folder")
         if out.is_dir() and any(out.iterdir()) and not is_an_index(out) and not (out / WORK / _MARK).is_file():
-            raise bad_input(out, "holds something else", "name an empty or new folder with --out")
+            raise bad_input(out, "contains other files", "name an empty or new folder with --out")
         make_directory(out / WORK)
         with alone_in(out):
             _refuse_another_build(out, what)
@@ -49,7 +49,7 @@ def _refuse_another_build(out: Path, what: str) -> None:
     begun = _begun(out / WORK / _MARK)
     if begun is not None and begun != what:
         remedy = "run that again, remove the folder, or name another --out"
-        raise bad_input(out, f"holds an index of {begun} that is not finished", remedy)
+        raise bad_input(out, f"contains an unfinished index of {begun}", remedy)
 
 
 def _begun(mark: Path) -> str | None:
@@ -58,7 +58,7 @@ def _begun(mark: Path) -> str | None:
         found = read_json(mark)
         if isinstance(found, dict) and isinstance(found.get("building"), str):
             return str(found["building"])
-    say(f"{mark}: is damaged; what was encoded before is used where it fits")
+    say(f"{mark}: is damaged; stored encodings are used again where they fit")
     return None
 
 

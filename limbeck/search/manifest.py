@@ -97,8 +97,8 @@ class IndexManifest:
             raise bad_input(folder, "no such folder", "make an index with `limbeck index MODEL DATA --out DIR`")
         if not path.exists():
             unfinished = (folder / "work").is_dir()
-            problem = "holds an index that is not finished" if unfinished else "holds no index"
-            remedy = "run `limbeck index` again to go on" if unfinished else "make one with `limbeck index`"
+            problem = "contains an unfinished index" if unfinished else "contains no index"
+            remedy = "run `limbeck index` again to resume" if unfinished else "make one with `limbeck index`"
             raise bad_input(folder, problem, remedy)
         remedy = f"remove {folder} and {REMEDY}"
         record = read_json(path, remedy)
@@ -109,7 +109,7 @@ class IndexManifest:
             problem = f"was written by a newer limbeck (format {version}, this one reads {VERSION})"
             raise bad_input(path, problem, f"update limbeck, or {REMEDY}")
         if record.pop("checksum", None) != digest(canonical(record)):
-            raise bad_input(path, "is damaged: its checksum does not fit its content", remedy)
+            raise bad_input(path, "is damaged: its checksum does not match its content", remedy)
         try:
             return cls._from_json(record)
         except (KeyError, TypeError, ValueError) as error:
@@ -126,7 +126,7 @@ class IndexManifest:
         parts = [found.sparse_part, found.deleted_part, *(segment.name for segment in found.segments)]
         strange = [name for name in found.files if ".." in Path(name).parts or Path(name).is_absolute()]
         if strange or any(part is not None and not _PART.fullmatch(part) for part in parts):
-            raise ValueError("a file with a strange name")
+            raise ValueError("a file with an invalid name")
         return found
 
 

@@ -56,10 +56,10 @@ class MilvusIndex:
         if dim is None:
             raise LimbeckError(f"{self.store}: has no such collection; start the server it is on, or index again")
         if dim != self.dim:
-            problem = f"holds vectors of {dim} numbers, the index has {self.dim}"
+            problem = f"has vectors of {dim} numbers, but the index has {self.dim}"
             raise LimbeckError(f"{self.store}: {problem}; name another collection, or build the index again")
         if count < alive:
-            problem = f"holds {count:,} vectors where the index has {alive:,}"
+            problem = f"has {count:,} vectors, but the index has {alive:,}"
             raise LimbeckError(f"{self.store}: {problem}; build the index again")
 
     def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +146,7 @@ def require_own(store: str, owner: str, create: bool = True) -> Any:
     with naming_milvus_errors(store):
         if client.has_collection(address.collection) and owner not in _owners(client, address):
             remedy = "name another collection, or drop that one in Milvus"
-            raise LimbeckError(f"{store}: holds a collection that is not of this index; {remedy}")
+            raise LimbeckError(f"{store}: has a collection that belongs to another index; {remedy}")
     return client
 
 
@@ -181,7 +181,7 @@ def connect(store: str, create: bool = False) -> Any:
         Path(address.uri).parent.mkdir(parents=True, exist_ok=True)
     token = "" if address.is_file else os.environ.get("MILVUS_TOKEN", "")
     if token and address.is_readable_by_others:
-        say(f"{store}: the token crosses the network unencrypted; write milvus+https:// if the server knows TLS")
+        say(f"{store}: the token crosses the network unencrypted; write milvus+https:// if the server supports TLS")
     with naming_milvus_errors(store):
         return MilvusClient(address.uri, token=token, timeout=10)
 

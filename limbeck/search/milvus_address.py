@@ -38,12 +38,14 @@ class Address:
         if text.startswith(f"{PLAIN}/"):
             file = text.removeprefix(PLAIN)
             if not file.endswith(".db"):
-                raise LimbeckError(f"{text}: a file of milvus-lite is called .db; write milvus:///path/to/file.db")
+                raise LimbeckError(
+                    f"{text}: the name of a milvus-lite file must end in .db; write milvus:///path/to/file.db"
+                )
             return cls(file, LITE_COLLECTION)
         match = _ADDRESS.fullmatch(text)
         if match is None:
             forms = "milvus://HOST:PORT/COLLECTION, milvus+https://HOST:PORT/COLLECTION, or milvus:///FILE.db"
-            raise LimbeckError(f"{text}: is no Milvus address; write {forms}")
+            raise LimbeckError(f"{text}: is not a Milvus address; write {forms}")
         return cls(f"{'https' if match['tls'] else 'http'}://{match['host']}", match["collection"])
 
     @property
@@ -80,7 +82,7 @@ def require_trusted(store: str, index: str) -> None:
     named = {_server(part) for part in os.environ.get(VARIABLE, "").split(",") if part.strip()}
     if server not in _trusted | named:
         problem = f"its vectors are in Milvus at {server}, which you have not named"
-        raise LimbeckError(f"{index}: {problem}; if you trust that place, add --milvus {server}, or set {VARIABLE}")
+        raise LimbeckError(f"{index}: {problem}; if you trust it, add --milvus {server}, or set {VARIABLE}")
 
 
 def _server(text: str) -> str:

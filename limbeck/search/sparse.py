@@ -99,7 +99,7 @@ class SparseIndex:
     def require_corpus(self, corpus: Corpus) -> None:
         """Refuse a corpus whose ids, or their order, are not those that were indexed."""
         if self._fits is not corpus and (len(corpus) != len(self) or _ids_digest(corpus) != self._ids_digest):
-            raise LimbeckError(f"the BM25 index of {len(self):,} documents is of another corpus; build it again")
+            raise LimbeckError(f"the BM25 index of {len(self):,} documents belongs to another corpus; build it again")
         self._fits = corpus
 
     def save(self, path: str | Path) -> None:
@@ -119,7 +119,7 @@ class SparseIndex:
         remedy = "remove the folder and build the index again"
         facts = read_json(path / _MANIFEST, remedy)
         if not isinstance(facts, dict) or facts.get("kind") != _KIND:
-            raise bad_input(path, "is no BM25 index", "name another folder")
+            raise bad_input(path, "is not a BM25 index", "name another folder")
         files = facts["files"] if check else {}
         for name, expected in track(files.items(), "Checking the BM25 index", len(files)):
             file = path / Path(name).name
@@ -127,7 +127,7 @@ class SparseIndex:
                 raise bad_input(file, "is missing or damaged", remedy)
         missing = next((name for name in (_TIMES, _LENGTHS) if not (path / name).is_file()), None)
         if missing is not None:
-            raise bad_input(path / missing, "is missing: an earlier limbeck kept no counts", remedy)
+            raise bad_input(path / missing, "is missing: an earlier version of limbeck did not store counts", remedy)
         bm25 = bm25s.BM25.load(path, mmap=True, show_progress=False)
         times, lengths = (np.load(path / name, mmap_mode="r", allow_pickle=False) for name in (_TIMES, _LENGTHS))
         counts = Counts(bm25.scores["indptr"], bm25.scores["indices"], times, lengths)
@@ -148,9 +148,9 @@ class SparseIndex:
 def require_parameters(k1: float, b: float) -> None:
     """Refuse what makes no BM25."""
     if not (np.isfinite(k1) and k1 >= 0):
-        raise LimbeckError(f"k1 is {k1}; BM25 takes a finite number from 0 up, usually 0.9 to 2")
+        raise LimbeckError(f"k1 is {k1}; give a finite number from 0 up, usually 0.9 to 2")
     if not 0 <= b <= 1:
-        raise LimbeckError(f"b is {b}; BM25 takes a number from 0 to 1")
+        raise LimbeckError(f"b is {b}; give a number from 0 to 1")
 
 
 def bm25_index(corpus: Corpus, language: str = "english", k1: float = K1, b: float = B) -> SparseIndex:

@@ -29,14 +29,16 @@ class Windows:
     def __post_init__(self) -> None:
         if self.size < 1 or not 1 <= self.stride <= self.size:
             problem = f"windows of {self.size} tokens every {self.stride}"
-            raise LimbeckError(f"{problem} leave gaps or never end; take a stride from 1 to the size of the window")
+            raise LimbeckError(
+                f"{problem} would leave gaps or never end; use a stride from 1 to the size of the window"
+            )
 
 
 def default_windows(size: int | None, stride: int | None) -> Windows | None:
     """Windows as asked for; they overlap by half unless told otherwise."""
     if size is None:
         if stride is not None:
-            raise LimbeckError("a stride says nothing without windows; give --window too")
+            raise LimbeckError("--stride requires --window; give --window too")
         return None
     return Windows(size, stride if stride is not None else max(1, size // 2))
 
@@ -47,9 +49,11 @@ def cut(corpus: Texts, windows: Windows, tokenizer: Any, room: int) -> np.ndarra
     `room` is the number of a text's tokens that the model reads.
     """
     if windows.size > room:
-        raise LimbeckError(f"the model reads {room} tokens, a window has {windows.size}; take a smaller --window")
+        raise LimbeckError(
+            f"a window of {windows.size} tokens is too long for the model, which reads {room}; use a smaller --window"
+        )
     if not getattr(tokenizer, "is_fast", False):
-        raise LimbeckError("the model's tokeniser does not say where tokens stand; index whole passages instead")
+        raise LimbeckError("the model's tokeniser does not give the positions of tokens; index whole passages instead")
     found: list[tuple[int, int, int]] = []
     with progress("Cutting passages", len(corpus)) as advance:
         for start in range(0, len(corpus), _BLOCK):

@@ -76,7 +76,7 @@ class AppendLog:
                 count, end = count + 1, end + len(line)
             if end < os.fstat(handle.fileno()).st_size:
                 if line.endswith(b"\n"):  # a kill leaves no line end behind
-                    say(f"{self.path}:{count + 1}: is damaged; what was written from there on is made again")
+                    say(f"{self.path}:{count + 1}: is damaged; everything from this line on is computed again")
                 handle.truncate(end)
                 os.fsync(handle.fileno())
         return count

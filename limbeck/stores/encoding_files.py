@@ -31,14 +31,14 @@ def as_ragged(vectors: np.ndarray | Ragged | Sequence[np.ndarray], texts: int, s
     if shape[0] is not None or len(shape) == 1:
         array = np.asarray(vectors, dtype=np.float32)
         if array.shape != (texts, *shape):
-            raise LimbeckError(f"vectors of {texts} texts have shape {array.shape}; the store wants {(texts, *shape)}")
+            raise LimbeckError(f"vectors of {texts} texts have shape {array.shape}; the store needs {(texts, *shape)}")
         tokens = shape[0] if len(shape) == 2 else 1
         return Ragged(array.reshape(-1, array.shape[-1]), np.full(texts, tokens, dtype=np.int64))
     ragged = vectors if isinstance(vectors, Ragged) else Ragged.from_list(list(vectors))
     fits = ragged.vectors.ndim == 2 and ragged.vectors.shape[1] == shape[1]
     if len(ragged) != texts or (texts and not fits) or ragged.lengths.sum() != len(ragged.vectors):
         problem = f"vectors of {texts} texts are {ragged.vectors.shape} in {len(ragged)} parts"
-        raise LimbeckError(f"{problem}; the store wants one part [any, {shape[1]}] per text")
+        raise LimbeckError(f"{problem}; the store needs one part [any, {shape[1]}] per text")
     return ragged
 
 
@@ -48,7 +48,7 @@ def refuse_non_finite(vectors: Ragged, texts: Sequence[str], dtype: str) -> None
     good = (np.abs(vectors.vectors) < limit).all(axis=-1)  # false for NaN, and for infinity
     if not good.all():
         text = texts[int(np.searchsorted(vectors.offsets, np.argmin(good), side="right")) - 1]
-        remedy = "look for overflow in the model, or store float32"
+        remedy = "check the model for overflow, or store float32"
         raise LimbeckError(f"the vector of {text[:60]!r} is not finite as {dtype}; {remedy}")
 
 

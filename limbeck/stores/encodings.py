@@ -118,7 +118,7 @@ class EncodingStore(ShardedStore):
     def take(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of numbered rows: [rows, dim], or [rows, tokens, dim]."""
         if self.tokens == "ragged":
-            raise LimbeckError(f"{self.path}: holds a different number of vectors per text; use the ragged methods")
+            raise LimbeckError(f"{self.path}: has different numbers of vectors per text; use the ragged methods")
         shape = (self.dim,) if self.tokens is None else (self.tokens, self.dim)
         vectors = np.empty((len(rows), *shape), dtype=np.float32)
         for mapped, where, local in self._by_shard(rows):
@@ -133,7 +133,7 @@ class EncodingStore(ShardedStore):
     def take_ragged(self, rows: np.ndarray) -> Ragged:
         """The vectors of numbered rows in a ragged store."""
         if self.tokens != "ragged":
-            raise LimbeckError(f"{self.path}: holds the same number of vectors per text; use `get` or `take`")
+            raise LimbeckError(f"{self.path}: has the same number of vectors for every text; use `get` or `take`")
         parts = list(self._by_shard(rows))
         lengths = np.zeros(len(rows), dtype=np.int64)
         for mapped, where, local in parts:

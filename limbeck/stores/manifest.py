@@ -41,7 +41,7 @@ class Shard:
     def from_json(cls, record: dict[str, Any]) -> Shard:
         files = {str(name): FileRecord(**file) for name, file in record["files"].items()}
         if not SHARD_NAME.fullmatch(record["name"]) or any("/" in name for name in files):
-            raise ValueError("a shard with a strange name")
+            raise ValueError("a shard with an invalid name")
         return cls(record["name"], int(record["rows"]), files, record["facts"])
 
 
@@ -69,17 +69,17 @@ class Manifest:
     def load(cls, path: Path, kind: str) -> Manifest:
         """Read it, and say in one line what is wrong with it."""
         if not path.exists():
-            raise bad_input(path.parent, f"holds no {kind}", "name a directory that does")
+            raise bad_input(path.parent, f"contains no {kind}", "name another directory")
         remedy = f"remove {path.parent} and run the same command again"
         record = read_json(path, remedy)
         if not isinstance(record, dict) or record.get("kind") != kind:
             found = record.get("kind") if isinstance(record, dict) else type(record).__name__
-            raise bad_input(path, f"does not describe {kind}, but {found!r}", "name another directory")
+            raise bad_input(path, f"describes {found!r}, not {kind}", "name another directory")
         if record.get("version") != VERSION:
-            problem = f"has version {record.get('version')}, this limbeck reads version {VERSION}"
-            raise bad_input(path, problem, "use the limbeck that wrote it, or name another directory")
+            problem = f"has version {record.get('version')}, but this limbeck reads version {VERSION}"
+            raise bad_input(path, problem, "use the version of limbeck that wrote it, or name another directory")
         if record.pop("checksum", None) != digest(canonical(record)):
-            raise bad_input(path, "is damaged: its checksum does not fit its content", remedy)
+            raise bad_input(path, "is damaged: its checksum does not match its content", remedy)
         try:
             shards = tuple(Shard.from_json(shard) for shard in record["shards"])
             return cls(kind, dict(record["identity"]), dict(record["layout"]), shards)
@@ -97,7 +97,7 @@ def require_same(
     ]
     if differences:
         more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-        problem = f"was made by something else: {'; '.join(differences[:SHOWN])}{more}"
+        problem = f"was made with other settings: {'; '.join(differences[:SHOWN])}{more}"
         raise bad_input(path, problem, remedy)
 
 

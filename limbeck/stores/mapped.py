@@ -61,7 +61,7 @@ class MappedFile:
         self._array: np.ndarray | None = None
         size = path.stat().st_size
         if size != record.bytes:
-            raise self._damaged(f"has {size} bytes where the manifest says {record.bytes}")
+            raise self._damaged(f"has {size} bytes but the manifest says {record.bytes}")
         self._content = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
 
     def _damaged(self, problem: str) -> LimbeckError:
@@ -70,7 +70,7 @@ class MappedFile:
     def verify(self) -> None:
         """Compare the content with the checksum."""
         if hashlib.blake2b(self._content.data, digest_size=16).hexdigest() != self._record.checksum:
-            raise self._damaged("its checksum is not the one in the manifest")
+            raise self._damaged("its checksum differs from the manifest")
         self._verified = True
 
     def verify_once(self) -> None:

@@ -168,9 +168,7 @@ class ScoreStore(ShardedStore):
 
     def _column(self, output: int | None) -> int:
         if output is None and self.outputs > 1:
-            raise LimbeckError(
-                f"{self.path}: has {self.outputs} scores per pair; say which one, 0 to {self.outputs - 1}"
-            )
+            raise LimbeckError(f"{self.path}: has {self.outputs} scores per pair; choose one, 0 to {self.outputs - 1}")
         if output is not None and not 0 <= output < self.outputs:
             raise LimbeckError(f"{self.path}: has no output {output}; choose 0 to {self.outputs - 1}")
         return output or 0

@@ -164,9 +164,9 @@ class ShardDirectory:
         if not self._manifest_path.exists():
             foreign = sorted(file.name for file in self.path.iterdir() if file.name != "writer.lock")
             if foreign == ["shards"] and self._holds_shards_only():
-                raise bad_input(self.path, "is a store that lost its manifest.json", self._remedy)
+                raise bad_input(self.path, "is a store without its manifest.json", self._remedy)
             if foreign:
-                raise bad_input(self.path, f"holds {foreign[0]!r} and is not a store", "name another directory")
+                raise bad_input(self.path, f"contains {foreign[0]!r} and is not a store", "name another directory")
             replace(self.manifest, shards=()).save(self._manifest_path)
         self.refresh()
         named = {mapped.shard.name for mapped in self.shards}

@@ -27,7 +27,7 @@ def require_ours_or_empty(out: Path) -> None:
     if not any_files(out) or not (out / "pairs.json").is_file():
         require_empty_or_absent(out, "choose another --out")
     elif read_written(out) is None:
-        raise bad_input(out, "holds pairs of an earlier limbeck, which kept no checksums", _REMEDY)
+        raise bad_input(out, "contains pairs of an earlier version of limbeck, without checksums", _REMEDY)
 
 
 def finished(out: Path, made_from: dict[str, Any]) -> dict[str, int]:
@@ -36,7 +36,7 @@ def finished(out: Path, made_from: dict[str, Any]) -> dict[str, int]:
     assert written is not None
     names = [name for name, value in made_from.items() if written.made_from.get(name) != value]
     if written.command != "pairs" or names:
-        raise bad_input(out, f"holds pairs that were made with another {', '.join(names)}", _REMEDY)
+        raise bad_input(out, f"contains pairs that were made with another {', '.join(names)}", _REMEDY)
     require_unchanged(out)
     say(f"{out}: is complete already")
     return {str(split): int(count) for split, count in written.result.items()}

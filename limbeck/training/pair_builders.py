@@ -92,9 +92,11 @@ def build_pairs(
 
     def of_pairs(found: PairData) -> BuiltPairs:
         if how != "neighbours":
-            raise LimbeckError(f"{source}: holds pairs already; add --how neighbours for more of them without labels")
+            raise LimbeckError(
+                f"{source}: contains pairs already; add --how neighbours for more of them without labels"
+            )
         if titles:
-            raise LimbeckError(f"{source}: holds pairs, which have no titles; leave --titles out")
+            raise LimbeckError(f"{source}: contains pairs, which have no titles; leave --titles out")
         _refuse_idle_options("neighbours of a pair set", {"below": below, "hard": hard})
         return _more_pairs(found, out, matcher, near or NEAR, facts, made_from)
 

@@ -29,11 +29,11 @@ def test_expand_makes_a_data_set_that_other_verbs_read(limbeck, t5, tmp_path):
 
 def test_mistakes_are_one_line(limbeck, t5, tiny_bert, tmp_path):
     data, out = write_beir(tmp_path / "data"), tmp_path / "out"
-    assert_one_line_about(limbeck("expand", data, "--model", tiny_bert, "--out", out), tiny_bert, "no seq2seq model")
+    assert_one_line_about(limbeck("expand", data, "--model", tiny_bert, "--out", out), tiny_bert, "not a seq2seq model")
     assert_one_line_about(limbeck("expand", data, "--model", tmp_path / "no", "--out", out), "no such folder")
     assert_one_line_about(limbeck("expand", tmp_path / "no", "--model", t5, "--out", out), "no such file or folder")
     assert_one_line_about(limbeck("expand", data, "--model", t5, "--out", out, "--keep", 0.5), "--filter")
-    assert_one_line_about(limbeck("expand", data, "--model", t5, "--out", data), str(data), "not ours")
+    assert_one_line_about(limbeck("expand", data, "--model", t5, "--out", data), str(data), "limbeck did not write it")
     assert_one_line_about(limbeck("expand", data, "--out", out), "--model")
     limbeck("expand", data, "--model", t5, "--out", out)
     other = limbeck("expand", data, "--model", t5, "--out", out, "--seed", 7)

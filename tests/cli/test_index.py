@@ -67,7 +67,7 @@ def test_without_a_query_lines_are_answered_one_by_one(limbeck, index, monkeypat
     monkeypatch.setattr(sys, "stdin", io.StringIO("copy the file\n\nof the\nsort a list\n"))
     done = limbeck("search", index, "--mode", "sparse", "--k", "1")
     assert done.code == 0
-    assert done.out.count("sparse #1") == 2 and "no words to look for" in done.out
+    assert done.out.count("sparse #1") == 2 and "no words to search for" in done.out
 
 
 def test_at_a_terminal_there_is_a_prompt_and_a_mistake_does_not_end_it(limbeck, index, monkeypatch):
@@ -133,7 +133,7 @@ def test_two_ways_to_search_one_index_are_compared(limbeck, index, beir):
 def test_passages_are_added_deleted_and_compacted(limbeck, index, tmp_path):
     new = {"_id": "new", "text": "page line name old", "lang": "en", "year": 2021}
     (tmp_path / "new.jsonl").write_text(json.dumps(new) + "\n")
-    assert "61 passages in 2 pieces" in limbeck("index", "--out", index, "--add", tmp_path / "new.jsonl").out
+    assert "61 passages in 2 segments" in limbeck("index", "--out", index, "--add", tmp_path / "new.jsonl").out
     found = json.loads(limbeck("search", index, "page line name old", "--where", "year>=2020", "--json").out)
     assert [hit["id"] for hit in found["hits"]] == ["new"] and found["hits"][0]["fields"] == {
         "lang": "en",
@@ -141,7 +141,8 @@ def test_passages_are_added_deleted_and_compacted(limbeck, index, tmp_path):
     }
     (tmp_path / "gone.txt").write_text("d0\nd1\n")
     assert (
-        "59 passages in 2 pieces, 2 deleted" in limbeck("index", "--out", index, "--delete", tmp_path / "gone.txt").out
+        "59 passages in 2 segments, 2 deleted"
+        in limbeck("index", "--out", index, "--delete", tmp_path / "gone.txt").out
     )
     done = limbeck("index", "--out", index, "--compact", "--verify")
     assert done.code == 0 and "59 passages\n" in done.out and "lang, year" in done.out
@@ -159,9 +160,9 @@ def test_results_are_not_written_over_what_is_read(limbeck, index, beir, tmp_pat
     queries = (beir / "queries.jsonl").read_bytes()
     for place in (beir / "queries.jsonl", index / "index.json"):
         done = limbeck("search", index, "--queries", beir / "queries.jsonl", "--run", place)
-        assert_one_line_about(done, place.name, "which is read")
-    assert_one_line_about(limbeck("tune", index, beir, "--out", index / "index.json"), "which is read")
-    assert_one_line_about(limbeck("evaluate", index, beir, "--run", beir / "corpus.jsonl"), "which is read")
+        assert_one_line_about(done, place.name, "which the command reads")
+    assert_one_line_about(limbeck("tune", index, beir, "--out", index / "index.json"), "which the command reads")
+    assert_one_line_about(limbeck("evaluate", index, beir, "--run", beir / "corpus.jsonl"), "which the command reads")
     assert (beir / "queries.jsonl").read_bytes() == queries and limbeck("search", index, "copy").code == 0
 
 
@@ -201,9 +202,9 @@ def test_a_users_mistakes_are_one_line_and_exit_code_2(limbeck, index, models, b
     refused("search", index, "copy", "--alpha", "much", words=["--alpha", "valid number"])
     refused("search", index, "copy", "--alpha", "nan", words=["alpha is nan"])
     refused("search", index, "copy", "--fusion", "interpolate", words=["has no alpha yet", "limbeck tune"])
-    refused("search", index, "copy", "--mode", "dense", "--alpha", "0.1", words=["only a hybrid search"])
+    refused("search", index, "copy", "--mode", "dense", "--alpha", "0.1", words=["require a hybrid search"])
     refused("search", index, "copy", "--k", "0", words=["--k"])
-    refused("search", index, "of the", "--mode", "sparse", words=["no words to look for"])
+    refused("search", index, "of the", "--mode", "sparse", words=["no words to search for"])
     refused("search", index, "xylophone", "--mode", "sparse", words=["no word of the query is in the index"])
     refused("search", index, " ", words=["a query is empty"])
     refused("search", index, "copy", "--where", "lang=en", words=["no passage has a field 'lang'"])
@@ -215,17 +216,19 @@ def test_a_users_mistakes_are_one_line_and_exit_code_2(limbeck, index, models, b
     refused("index", models["cross"], beir, "--out", tmp_path / "x", words=["is a cross_encoder"])
     refused("index", models["other"], beir, "--out", index, words=["with another model"])
     refused("index", models["other"], "--out", index, "--add", beir, words=["is not the one that", "was built with"])
-    refused("index", "--out", index, "--add", beir, "--kind", "hnsw", words=["--kind", "was built with"])
-    refused("index", "--out", index, "--add", beir, "--expansions", beir, words=["--expansions", "was built with"])
-    refused("index", "--out", index, "--compact", "--no-sparse", words=["--no-sparse", "was built with"])
+    refused("index", "--out", index, "--add", beir, "--kind", "hnsw", words=["--kind", "in an existing index"])
+    refused(
+        "index", "--out", index, "--add", beir, "--expansions", beir, words=["--expansions", "in an existing index"]
+    )
+    refused("index", "--out", index, "--compact", "--no-sparse", words=["--no-sparse", "in an existing index"])
     refused("index", models["dual"], "--out", tmp_path / "x", words=["nothing to do"])
     refused("index", "--out", tmp_path / "x", "--compact", words=["x: no such folder"])
     (tmp_path / "empty.jsonl").write_text("")
-    refused("index", models["dual"], tmp_path / "empty.jsonl", "--out", tmp_path / "x", words=["holds no document"])
-    refused("evaluate", index, beir, "--task", "rerank", words=["is an index, which retrieves"])
+    refused("index", models["dual"], tmp_path / "empty.jsonl", "--out", tmp_path / "x", words=["contains no document"])
+    refused("evaluate", index, beir, "--task", "rerank", words=["is an index, which can only retrieve"])
     refused("evaluate", models["dual"], beir, "--mode", "dense", words=["requires an index"])
     refused("evaluate", models["dual"], beir, "--alpha", "0.1", words=["requires an index", "--alpha"])
-    refused("evaluate", index, beir, "--mode", "dense", "--fusion", "rrf", words=["only a hybrid search"])
+    refused("evaluate", index, beir, "--mode", "dense", "--fusion", "rrf", words=["require a hybrid search"])
     refused("evaluate", index, beir, "--candidates", "bm25", words=["--candidates bm25"])
     assert not (tmp_path / "x").exists()
 
@@ -269,5 +272,5 @@ def test_vectors_in_a_milvus_file_are_found_by_the_next_process(models, beir, tm
     assert found.returncode == 0 and "dense #1" in found.stdout, found.stderr
     assert "Traceback" not in built.stderr + found.stderr
     taken = run("index", models["other"], beir, "--out", tmp_path / "second", "--store", store)
-    assert taken.returncode == 2 and "holds a collection that is not of this index" in taken.stderr
+    assert taken.returncode == 2 and "has a collection that belongs to another index" in taken.stderr
     assert not (tmp_path / "second").exists()

@@ -78,4 +78,4 @@ def test_no_place_for_a_temporary_file_is_one_line(limbeck, monkeypatch):
 
     monkeypatch.setattr("limbeck.data.require_source", nowhere)
     done = limbeck("evaluate", "bm25", "anything")
-    assert done.code == 2 and done.err.startswith("limbeck: no file can be written") and done.err.count("\n") == 1
+    assert done.code == 2 and done.err.startswith("limbeck: cannot write any file") and done.err.count("\n") == 1

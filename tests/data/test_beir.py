@@ -92,7 +92,7 @@ def test_sound_files_are_never_read_line_by_line(tmp_path: Path, monkeypatch: py
         ('{"_id": "d9", "text": "x", "title": {}}', "`title` of document 'd9' is an object"),
         ('{"_id": "d9", "text": "x"', "is not valid JSON"),
         ('{"_id": "d9", "text": "x"}{"_id": "d8", "text": "x"}', "Extra data"),
-        ("[1]", "holds a list, not an object"),
+        ("[1]", "contains a list, not an object"),
         ('{"_id": "d9", "text": "\\ud800"}', "half of a surrogate pair"),
         (b'{"_id": "d9", "text": "\xff"}', "is not valid UTF-8"),
     ],
@@ -114,7 +114,7 @@ def test_a_bad_document_is_named_with_its_line(
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
 def test_an_empty_corpus_is_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(LimbeckError, match=r"corpus\.jsonl: holds no document"):
+    with pytest.raises(LimbeckError, match=r"corpus\.jsonl: contains no document"):
         load_beir(beir_folder(tmp_path / "a", corpus=content))
 
 
@@ -148,7 +148,7 @@ def test_a_bad_judgement_is_named_with_its_line(tmp_path: Path, line: str, probl
 def test_a_missing_file_is_named_with_the_layout(tmp_path: Path, name: str) -> None:
     folder = beir_folder(tmp_path / "a")
     (folder / name).unlink()
-    with pytest.raises(LimbeckError, match=rf"{name}: no such file .*a BEIR folder holds corpus\.jsonl"):
+    with pytest.raises(LimbeckError, match=rf"{name}: no such file .*a BEIR folder contains corpus\.jsonl"):
         load(folder)
 
 
@@ -170,7 +170,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path: Path, damage) -> None:
     folder = beir_folder(tmp_path / "a", gz=".gz")
     file = folder / "corpus.jsonl.gz"
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(LimbeckError, match=r"corpus\.jsonl\.gz: is not a whole gzip file"):
+    with pytest.raises(LimbeckError, match=r"corpus\.jsonl\.gz: is not a complete gzip file"):
         load_beir(folder)
 
 

@@ -114,18 +114,18 @@ def test_prefixed_passage_ids_of_newer_files_are_understood(tmp_path: Path) -> N
     [
         ("biencoder-nq-train.json", json.dumps([{"question": "x", "positive_ctxs": [context(9)]}]), "passage '9'"),
         ("biencoder-nq-train.json", '[\n{"question": "x", "answers": []},\n{"question": ""}]', ":3: has no question"),
-        ("biencoder-nq-train.json", '[\n{"question": "x", "answers": [3]}]', ":2: has answers that are no list"),
+        ("biencoder-nq-train.json", '[\n{"question": "x", "answers": [3]}]', ":2: has answers that are not a list"),
         (
             "biencoder-nq-train.json",
             '[{"question": "x", "positive_ctxs": ["text"]}]',
             "a string without a `text`",
         ),
-        ("nq-test.qa.csv", "what\t['x']\nwhy\n", ":2: is no question with answers"),
-        ("nq-test.qa.csv", "what\t__import__('os').getcwd()\n", ":1: is no question with answers"),
-        ("nq-test.qa.csv", "what\t'x'\n", ":1: has answers that are no list"),
+        ("nq-test.qa.csv", "what\t['x']\nwhy\n", ":2: is not a question with answers"),
+        ("nq-test.qa.csv", "what\t__import__('os').getcwd()\n", ":1: is not a question with answers"),
+        ("nq-test.qa.csv", "what\t'x'\n", ":1: has answers that are not a list"),
         ("psgs_w100.tsv", PASSAGES + "5\tone field less\n", ":6: has 2 tab-separated fields, not 3"),
         ("psgs_w100.tsv", PASSAGES + "2\tx\ty\n", ":6: duplicate passage id '2', first on line 3"),
-        ("psgs_w100.tsv", PASSAGES + '5\t"x\ty\n', ":6: is not well quoted"),
+        ("psgs_w100.tsv", PASSAGES + '5\t"x\ty\n', ":6: has wrong quotes"),
         ("nq-train2.json", "[]", "second file for split 'train'"),
     ],
 )
@@ -139,7 +139,9 @@ def test_bad_files_are_named_with_their_line(tmp_path: Path, name: str, content:
 
 def test_questions_without_any_passage_are_no_data_set(tmp_path: Path) -> None:
     file = write(tmp_path / "train.json", '[{"question": "x", "answers": ["y"]}]')
-    with pytest.raises(LimbeckError, match=r"train\.json: has questions without contexts; put psgs_w100\.tsv beside"):
+    with pytest.raises(
+        LimbeckError, match=r"train\.json: has questions without contexts; put psgs_w100\.tsv next to it"
+    ):
         load(file)
 
 

@@ -84,7 +84,7 @@ def test_objects_one_after_the_other_are_read_too(tmp_path: Path) -> None:
         ('[\n{"a": 1},\n{"a": }\n]', ":3: is not valid JSON"),
         ('[\n{"a": 1},\n{"a": 2}\n', "ends before its closing bracket"),
         ('[\n{"a": 1},\n{"a": ', ":3: is not valid JSON"),
-        ('[\n{"a": 1},\n3]', ":3: holds a number, not an object"),
+        ('[\n{"a": 1},\n3]', ":3: contains a number, not an object"),
         (b'[\n{"a": "\xff"}]', ":2: is not valid UTF-8"),
     ],
 )

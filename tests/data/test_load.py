@@ -21,7 +21,7 @@ def test_nothing_there_says_what_could_be(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_says_what_was_looked_for(tmp_path: Path) -> None:
     write(tmp_path / "holiday.jpg", "x")
-    with pytest.raises(LimbeckError, match=r"is no data set.*corpus\.jsonl.*collection\.tsv.*psgs_w100\.tsv.*pairs"):
+    with pytest.raises(LimbeckError, match=r"is not a data set.*corpus\.jsonl.*collection\.tsv.*psgs_w100\.tsv.*pairs"):
         load(tmp_path)
 
 

@@ -130,7 +130,7 @@ def test_text_triples_are_two_labelled_pairs_a_line(tmp_path: Path) -> None:
         ("queries.train.tsv", "100\tfirst query\n101\t \n", "2: query '101' is empty"),
         ("queries.dev.tsv", "200\tnot the same\n", "query '200' is 'dev query' here and 'not the same' in"),
         ("qrels.train.tsv", "100\t0\t33\t1\n", r"qrels\.train\.tsv:1: names document '33'"),
-        ("run.bm25.unknown.tsv", "100\t3\t1\n", "ends in no split"),
+        ("run.bm25.unknown.tsv", "100\t3\t1\n", "does not end in a split"),
         ("run.other.test2019.tsv", "300\t7\t1\n", "second run for split 'test2019'"),
     ],
 )

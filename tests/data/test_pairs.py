@@ -129,11 +129,11 @@ def test_the_name_of_a_single_file_says_its_split(tmp_path: Path) -> None:
         ("a.jsonl", '{"texts": ["x", "y"], "label": "a"}\n{"texts": ["x", "y"], "label": 2}\n', ":2: label 2 is a num"),
         ("a.jsonl", "{}\n", "has no"),
         ("a.csv", "text_a,text_b\nx\n", ":2: has 1 fields where the first line has 2"),
-        ("a.csv", 'text_a,text_b\nx,y\n\n"x,y\n', ":4: is not well quoted"),
-        ("a.csv", "text_a,text_b\n", "holds no pairs"),
+        ("a.csv", 'text_a,text_b\nx,y\n\n"x,y\n', ":4: has wrong quotes"),
+        ("a.csv", "text_a,text_b\n", "contains no pairs"),
         ("a.tsv", "text_a\ttext_b\n\nx\ty\tz\n", ":3: has 3 fields"),
-        ("a.parquet", "no parquet", "is not a whole parquet file"),
-        ("a.docx", "x", "is no data set that we know"),
+        ("a.parquet", "no parquet", "is not a complete parquet file"),
+        ("a.docx", "x", "is not a data set that limbeck knows"),
     ],
 )
 def test_bad_rows_are_named_with_their_line(tmp_path: Path, name: str, content: str, problem: str) -> None:
@@ -146,7 +146,7 @@ def test_bad_rows_are_named_with_their_line(tmp_path: Path, name: str, content: 
 def test_two_files_for_one_split_are_refused(tmp_path: Path) -> None:
     for name in ("train.csv", "train.jsonl"):
         write(tmp_path / "set" / name, "x")
-    with pytest.raises(LimbeckError, match=r"train\.jsonl: is a second file for split 'train', beside train\.csv"):
+    with pytest.raises(LimbeckError, match=r"train\.jsonl: is a second file for split 'train', next to train\.csv"):
         load(tmp_path / "set")
 
 

@@ -59,7 +59,7 @@ def test_other_forms(tmp_path: Path) -> None:
         load_passages(tmp_path / "train.jsonl")
     (tmp_path / "pairs").mkdir()
     write(tmp_path / "pairs" / "train.jsonl", [{"text_a": "x", "text_b": "y", "label": 1}])
-    with pytest.raises(LimbeckError, match="holds pairs, not passages"):
+    with pytest.raises(LimbeckError, match="contains pairs, not passages"):
         load_passages(tmp_path / "pairs")
 
 
@@ -86,9 +86,9 @@ def test_what_is_wrong_with_a_table_of_texts_is_named(tmp_path: Path) -> None:
         with pytest.raises(LimbeckError, match=words):
             load_texts(tmp_path / "bad.csv")
 
-    refused("bad.csv:2: has the columns key, words; name the ids id and the texts text", "key,words\n1,x\n")
-    refused("duplicate text id '1'; give every text an id", "id,text\n1,x\n1,y\n")
-    refused("bad.csv: holds no texts", "id,text\n")
+    refused("bad.csv:2: has the columns key, words; call the columns id and text", "key,words\n1,x\n")
+    refused("duplicate text id '1'; give every text a different id", "id,text\n1,x\n1,y\n")
+    refused("bad.csv: contains no texts", "id,text\n")
     pq.write_table(pa.table({"id": ["a"], "text": [3]}), tmp_path / "bad.parquet")
     with pytest.raises(LimbeckError, match="bad.parquet:1: a text of 'a' is a number; write it as a string"):
         load_texts(tmp_path / "bad.parquet")
@@ -101,7 +101,7 @@ def test_what_is_wrong_with_a_table_of_texts_is_named(tmp_path: Path) -> None:
     [
         ('{"_id": "d1"}', "is JSON where an id is expected"),
         ('{"_id": "d1", "te', "is JSON where an id is expected"),
-        ("d\x001", "a character that no id has"),
+        ("d\x001", "a character that is not allowed in ids"),
     ],
 )
 def test_a_line_that_is_no_id_is_named(tmp_path, line, words):

@@ -88,7 +88,7 @@ def test_empty_documents_are_passed_over_and_empty_queries_refused(tmp_path):
 @pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv", ".parquet"])
 def test_an_empty_file_is_one_line(tmp_path, suffix):
     path = write(tmp_path, suffix, pa.array([], pa.string()) if suffix == ".parquet" else [])
-    with pytest.raises(LimbeckError, match=rf"logged{suffix}: holds no query; write one query per line"):
+    with pytest.raises(LimbeckError, match=rf"logged{suffix}: contains no query; write one query per line"):
         read_queries(path)
 
 
@@ -99,8 +99,8 @@ def test_an_empty_file_is_one_line(tmp_path, suffix):
         ("a.csv", "question\ncopy\n", "a.csv:2: has no `text`, but question; call the column of the texts text"),
         ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', "a.jsonl:2: a text is a number, not a string"),
         ("a.jsonl", '{"text": "a"}\n{"_id": null, "text": "b"}\n', "a.jsonl:2: `_id` is null, not a string"),
-        ("a.txt", " \n\n", "a.txt: holds no text; write one text per line"),
-        ("a.pdf", "copy", "a.pdf: is no file of texts that we know; give a .jsonl"),
+        ("a.txt", " \n\n", "a.txt: contains no text; write one text per line"),
+        ("a.pdf", "copy", "a.pdf: is not a file of texts that limbeck knows; give a .jsonl"),
         ("a.jsonl", '{"text": ""}\n', "a.jsonl: all of its texts are empty; write one text per line"),
     ],
 )

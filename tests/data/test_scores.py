@@ -142,14 +142,17 @@ FLAG = {"query": "who purrs?", "pos": ["dogs bark"], "neg": ["fish swim"], "pos_
         (IDS | {"query_id": "q9"}, "names query 'q9'"),
         (IDS | {"document_ids": ["d1", "d9"]}, "names document 'd9'"),
         (IDS | {"document_ids": []}, "has 0 documents and 2 numbers"),
-        (IDS | {"document_ids": "[d1"}, "holds a list that cannot be read"),
+        (IDS | {"document_ids": "[d1"}, "has a list that cannot be read"),
         (FLAG | {"pos_scores": [1, 2]}, "has 1 texts in `pos` and 2 numbers in `pos_scores`"),
         (FLAG | {"neg_scores": [float("-inf")]}, "score is -inf"),
         (FLAG | {"neg_scores": None}, "has no list `neg_scores`"),
-        (FLAG | {"pos": [3]}, "`pos` holds a number"),
+        (FLAG | {"pos": [3]}, "`pos` contains a number"),
         (FLAG | {"query": " "}, "`query` is empty"),
-        (FLAG | {"query": "never asked"}, "holds a query that the data do not have: 'never asked'"),
-        (TEXTS | {"negative": "cows moo", "label": [1, 0]}, "holds a document that the data do not have: 'cows moo'"),
+        (FLAG | {"query": "never asked"}, "contains a query that the data do not have: 'never asked'"),
+        (
+            TEXTS | {"negative": "cows moo", "label": [1, 0]},
+            "contains a document that the data do not have: 'cows moo'",
+        ),
         ({"text": "x", "label": 1}, "has no query and documents"),
     ],
 )
@@ -185,7 +188,7 @@ def test_bad_triples_are_named_with_their_line(tmp_path: Path, data: RankingData
 @pytest.mark.parametrize("given", [True, False])
 def test_one_pair_with_two_scores_is_refused(tmp_path: Path, data: RankingData, given: bool) -> None:
     file = write(tmp_path / "a.jsonl", jsonl([IDS, IDS, IDS | {"scores": [1, 7]}]))
-    with pytest.raises(LimbeckError, match=r":3: gives .*a second time, with scores 2 and 7"):
+    with pytest.raises(LimbeckError, match=r":3: .* twice, with scores 2 and 7"):
         read_scores(file, data if given else None)
     run = write(tmp_path / "a.trec", "q1 Q0 d1 1 2.0 x\nq1 Q0 d1 2 2.0 x\n")
     with pytest.raises(LimbeckError, match=r"a\.trec:2: "):
@@ -206,11 +209,11 @@ def test_what_is_no_score_file_says_what_would_be(tmp_path: Path, content: str) 
 
 
 def test_texts_need_data_and_ids_need_data_too(tmp_path: Path, data: RankingData) -> None:
-    with pytest.raises(LimbeckError, match="holds texts, not ids"):
+    with pytest.raises(LimbeckError, match="contains texts, not ids"):
         read_scores(write(tmp_path / "a.jsonl", jsonl([FLAG])))
-    with pytest.raises(LimbeckError, match="holds ids, not texts"):
+    with pytest.raises(LimbeckError, match="contains ids, not texts"):
         read_scored_texts(write(tmp_path / "b.jsonl", jsonl([IDS])))
-    with pytest.raises(LimbeckError, match="'flagembedding' holds texts"):
+    with pytest.raises(LimbeckError, match="'flagembedding' contains texts"):
         write_scores(RUN, tmp_path / "c.jsonl", "flagembedding")
     with pytest.raises(LimbeckError, match=r"unknown shape of scores 'pylatte'; did you mean 'pylate'"):
         write_scores(RUN, tmp_path / "c.jsonl", "pylatte", data)

@@ -41,7 +41,7 @@ def test_the_same_judgement_twice_is_one(tmp_path: Path) -> None:
         ("q1 Q0 d2 2 -inf x", "score is -inf"),
         ("q1 Q0 d2 2 1e999 x", "score is inf"),
         ("q1 Q0 d2 2 high x", "score 'high' is not a number"),
-        ("q1 Q0 d1 2 0.5 x", "document 'd1' stands twice in the list of query 'q1'"),
+        ("q1 Q0 d1 2 0.5 x", "document 'd1' is twice in the list of query 'q1'"),
         ("q1 Q0 d1 2 0.5", "has 5 fields, not the 6"),
     ],
 )
@@ -53,7 +53,7 @@ def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, problem: str) -
 
 
 def test_an_empty_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LimbeckError, match="holds no run"):
+    with pytest.raises(LimbeckError, match="contains no run"):
         read_run(write(tmp_path / "a.trec", "\n"))
 
 

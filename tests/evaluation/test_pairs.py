@@ -86,9 +86,9 @@ def test_labels_of_one_class_are_refused_where_the_measure_is_undefined() -> Non
         ([1.0, np.nan], [1, 0], None, "score of pair 2 is not a finite number"),
         ([1.0, 1.0], [np.inf, 0], None, "label of pair 1 is not a finite number"),
         ([1.0, -1.0], [1, 0], ["acuracy"], "did you mean 'accuracy'"),
-        ([1.0, 2.0], [0.5, 3], ["auc"], "auc has no meaning for graded labels; use pearson, spearman"),
-        (np.eye(3), [0, 1, 2], ["pearson"], "pearson has no meaning for classes labels"),
-        (np.eye(3), [0, 1, 3], None, "label 3 of pair 3 is none of the 3 classes"),
+        ([1.0, 2.0], [0.5, 3], ["auc"], "auc is not defined for graded labels; use pearson, spearman"),
+        (np.eye(3), [0, 1, 2], ["pearson"], "pearson is not defined for classes labels"),
+        (np.eye(3), [0, 1, 3], None, "label 3 of pair 3 is not one of the 3 classes"),
         (np.eye(3), [0, 0.5, 1], None, "label 0.5 of pair 2"),
     ],
 )

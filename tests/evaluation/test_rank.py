@@ -152,7 +152,7 @@ def test_mistakes_are_named(data: RankingData) -> None:
         def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
             return np.zeros((len(pairs), 3))
 
-    with pytest.raises(LimbeckError, match="retrieval needs a dual encoder"):
+    with pytest.raises(LimbeckError, match="retrieval requires a dual encoder"):
         retrieve(LetterCrossEncoder(), data, ["q1"])
     with pytest.raises(LimbeckError, match="query 'q1', document 'd2' is not finite"):
         rerank(Diverged(), data, {"q1": ["d2"]})

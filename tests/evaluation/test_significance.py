@@ -149,7 +149,7 @@ def test_pairs_that_cannot_be_compared_are_refused() -> None:
         compare_pairs([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [0, 1, 1], "pearson")
     with pytest.raises(LimbeckError, match="compare systems of one task"):
         compare_pairs(np.eye(3), [1.0, 2.0, 3.0], [0, 1, 1], "auc")
-    with pytest.raises(LimbeckError, match="resamples tell nothing"):
+    with pytest.raises(LimbeckError, match="resamples are too few"):
         compare_pairs([1.0, 2.0], [2.0, 1.0], [0, 1], "auc", samples=0)
     with pytest.raises(LimbeckError, match=r"confidence of 95"):
         bootstrap_interval([0.1, 0.2], confidence=95)

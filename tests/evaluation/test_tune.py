@@ -157,7 +157,7 @@ def test_bad_input_is_told() -> None:
     raw, qrels = complementary(3)
     with pytest.raises(LimbeckError, match="alpha is nan"):
         tune_alpha(as_lists(raw), qrels, rows_of, alphas=[0.1, math.nan])
-    with pytest.raises(LimbeckError, match="1 query is too few to tune alpha on"):
+    with pytest.raises(LimbeckError, match="1 query is too few to tune alpha"):
         tune_alpha({"q0": as_lists(raw)["q0"]}, qrels, rows_of)
     with pytest.raises(LimbeckError, match="unknown measure 'ndgc@10'"):
         tune_alpha(as_lists(raw), qrels, rows_of, "ndgc@10")

@@ -233,7 +233,7 @@ def test_edited_queries_are_another_request(data, tmp_path):
     lb.generate(data, tmp_path / "near.jsonl")
     text = (data / "queries.jsonl").read_text().replace("copy a file", "copy a module")
     (data / "queries.jsonl").write_text(text)
-    with pytest.raises(LimbeckError, match="was made by something else"):
+    with pytest.raises(LimbeckError, match="was made with other settings"):
         lb.generate(data, tmp_path / "near.jsonl")
 
 
@@ -262,7 +262,7 @@ def test_options_that_make_no_sense_are_one_line(data, tmp_path, options, messag
 def test_pairs_have_no_queries(tmp_path):
     (tmp_path / "pairs").mkdir()
     (tmp_path / "pairs" / "train.csv").write_text("text1,text2,label\na,b,1\nc,d,0\n")
-    with pytest.raises(LimbeckError, match="holds pairs, not queries"):
+    with pytest.raises(LimbeckError, match="contains pairs, not queries"):
         lb.generate(tmp_path / "pairs", tmp_path / "near.jsonl")
     with pytest.raises(LimbeckError, match=r"near.txt: is no .jsonl file"):
         lb.generate(tmp_path / "pairs", tmp_path / "near.txt")

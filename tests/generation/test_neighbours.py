@@ -141,5 +141,5 @@ def test_new_queries_have_a_longest_length(models):
 
 
 def test_what_is_no_seq2seq_model_is_refused(tiny_bert):
-    with pytest.raises(LimbeckError, match="a bert is no seq2seq model; give one like T5 or BART"):
+    with pytest.raises(LimbeckError, match="a bert is not a seq2seq model; give a model like T5 or BART"):
         Seq2Seq.load(tiny_bert)

@@ -487,7 +487,7 @@ def test_a_measure_that_does_not_fit_the_labels_is_named_before_training(recipe,
         rows = [row | {"label": 0.5 * row["label"]} for row in rows]
         (pairs / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe["evaluation"]["measures"] = ["auc"]
-    with pytest.raises(LimbeckError, match="auc has no meaning for graded labels"):
+    with pytest.raises(LimbeckError, match="auc is not defined for graded labels"):
         distill(recipe, tmp_path / "run")
     assert not (tmp_path / "run" / "work").exists()
     recipe["evaluation"]["measures"] = ["pearson"]

@@ -58,7 +58,7 @@ def test_another_recipe_does_not_take_over_a_run(recipe, tmp_path):
         run(recipe, tmp_path / "run", "stages.0.lr=0.5")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("")
-    with pytest.raises(LimbeckError, match="is not empty and holds no run"):
+    with pytest.raises(LimbeckError, match="is not empty and contains no run"):
         run(recipe, tmp_path / "full")
 
 

@@ -82,12 +82,12 @@ def test_it_lies_beside_the_model(tmp_path):
     whole = json.loads((tmp_path / "calibration.json").read_text())
     for damaged in ({"slope": 1}, whole | {"slope": "steep"}, whole | {"colour": "red"}, [whole]):
         (tmp_path / "calibration.json").write_text(json.dumps(damaged))
-        with pytest.raises(LimbeckError, match="is no calibration; remove it"):
+        with pytest.raises(LimbeckError, match="is not a calibration; remove it"):
             Calibration.load(tmp_path)
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(LimbeckError, match="pairs of both kinds"):
+    with pytest.raises(LimbeckError, match="positive and negative pairs"):
         calibrate(some_pairs(50)[0], np.ones(50))
     with pytest.raises(LimbeckError, match="no threshold reaches precision=1 on dev; the best precision is"):
         calibrate(np.array([1.0, 2.0, 3.0]), np.array([1, 1, 0]), "precision=1")

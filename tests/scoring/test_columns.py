@@ -71,7 +71,7 @@ def test_columns_are_chosen_by_name_and_follow_their_pairs(model, texts, listed,
     with pytest.raises(LimbeckError, match="--columns nota: there is no such column; did you mean 'note'?"):
         score_pairs(model, file, tmp_path / "bad", ONE, **ask, columns="nota")
     assert not (tmp_path / "bad").exists()
-    with pytest.raises(LimbeckError, match="holds another job .columns differs."):
+    with pytest.raises(LimbeckError, match="contains another job .columns differs."):
         score_pairs(model, file, tmp_path / "some", ONE, **ask)
 
 

@@ -214,7 +214,7 @@ def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed
         assert row["probability"] == pytest.approx(1 / (1 + np.exp(0.5 - 2 * row["score"])), abs=1e-5)
         assert row["match"] == (row["probability"] >= 0.4)
     Calibration(1.0, 0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")  # fitted anew, with the same threshold
-    with pytest.raises(LimbeckError, match="holds another job .the model differs."):
+    with pytest.raises(LimbeckError, match="contains another job .the model differs."):
         score_pairs(str(tmp_path / "calibrated"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
 
 
@@ -233,7 +233,7 @@ def test_the_best_of_several_scores_is_nobodys_guess(tiny_bert, texts, tmp_path)
     lengths = {"layers": 1, "query_length": 8, "document_length": 8}
     spec = matcher_config(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, outputs=3, **lengths)
     build(spec).save_pretrained(tmp_path / "classes")
-    with pytest.raises(LimbeckError, match="--top-k: the model gives 3 scores a pair"):
+    with pytest.raises(LimbeckError, match="--top-k: the model gives 3 scores per pair"):
         score_pairs(str(tmp_path / "classes"), None, tmp_path / "out", ONE, **sides_of(tmp_path), top_k=2)
 
 
@@ -253,23 +253,23 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
         assert not (tmp_path / "bad").exists()
 
     unknown = write_ids(tmp_path / "unknown.csv", [*listed[:3], ("l0", "r99")])
-    refused(r"unknown.csv:5: names right text 'r99', which is not there; add the text", unknown)
+    refused(r"unknown.csv:5: names right text 'r99', which does not exist; add the text", unknown)
     wrong = tmp_path / "wrong.parquet"
     pq.write_table(pa.table({"a": ["l0"], "b": ["r0"]}), wrong)
-    refused("has no columns of ids, but a, b; name two of them left and right", wrong)
+    refused("has no id columns, only a, b; name two of them left and right", wrong)
     kinds = tmp_path / "kinds.parquet"
     pq.write_table(pa.table({"left": [["l0"]], "right": ["r0"]}), kinds)
-    refused("column 'left' holds list.* no ids; write ids as strings", kinds)
+    refused("column 'left' .list.* cannot be read as ids; write ids as strings", kinds)
     twice = tmp_path / "twice.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array(["l0"])] * 3, names=["left", "left", "right"]), twice)
-    refused("has two columns of one name", twice)
+    refused("has two columns with the same name", twice)
     refused("names texts by their ids; give their texts with --left and --right", unknown, left=None, right=None)
     gap = tmp_path / "gap.parquet"
     pq.write_table(pa.table({"left": ["l0", "l1", "l2"], "right": ["r0", None, "r1"]}), gap)
     refused("gap.parquet:2: has no right; name its columns", gap)
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 but not really")
-    refused("is not a whole parquet file", broken)
+    refused("is not a complete parquet file", broken)
     refused("no such file", tmp_path / "absent.parquet")
     with open(tmp_path / "right.jsonl", "a") as handle:
         handle.write('{"_id": "blank", "text": " "}\n')
@@ -278,7 +278,7 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
     )
     refused(r"right.jsonl: text 'blank' is empty; write it, or leave it out", None)
     empty = write_ids(tmp_path / "empty.csv", [])
-    refused("holds no pairs", empty)
+    refused("contains no pairs", empty)
     inline = tmp_path / "inline.jsonl"
     inline.write_text('{"text_a": "one", "text_b": "two"}\n{"text_a": "one", "text_b": " "}\n')
     refused("inline.jsonl:2: text 2 is empty", inline, left=None, right=None)
@@ -290,8 +290,8 @@ def test_what_is_wrong_with_a_list_is_named_with_its_line(model, texts, listed, 
         inline.write_text(json.dumps({"texts": ["one"] * count}) + "\n")
         refused(f"inline.jsonl:1: has {count} texts; give every pair two or more", inline, left=None, right=None)
     inline.write_text('{"text_a": "one", "text_b": 2}\n')
-    refused("has a text that is no text", inline, left=None, right=None)
-    refused("needs the texts of both sides", unknown, right=None)
+    refused("has a text that is not a string", inline, left=None, right=None)
+    refused("requires the texts of both sides", unknown, right=None)
     refused("nope.jsonl: no such file or folder; check the path", unknown, left="nope.jsonl")
 
 
@@ -323,10 +323,10 @@ def test_what_is_not_of_a_job_is_never_deleted(model, texts, listed, tmp_path):
     precious = tmp_path / "out" / "work" / "thesis.txt"
     precious.parent.mkdir(parents=True)
     precious.write_text("years of it")
-    with pytest.raises(LimbeckError, match="is not empty and holds no scoring job"):
+    with pytest.raises(LimbeckError, match="is not empty and contains no scoring job"):
         score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
     assert precious.read_text() == "years of it"
-    with pytest.raises(LimbeckError, match="is a file; --out names a folder"):
+    with pytest.raises(LimbeckError, match="is a file; give --out a folder"):
         score_pairs(model, file, file, ONE, **sides_of(tmp_path))
 
 
@@ -395,7 +395,7 @@ def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, mo
         damage()
         kind, words = said()
         assert kind == "failed" and words.startswith(f"{out / '_job' / 'head'}: is damaged (")
-        assert words.endswith("; run the same command again, which writes it again")
+        assert words.endswith("; run the same command again to write it again")
     monkeypatch.setattr(worker_module, "Worker", lambda *_: [][1])
     assert re.search(r"a worker failed in test_job.py:\d+ .IndexError: list index out of range.; please", said()[1])
 
@@ -404,10 +404,8 @@ def test_no_memory_is_told_from_other_failures(tmp_path):
     torchs = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
     for error in (MemoryError(), torchs):
         words = in_words(error, tmp_path)
-        assert "a worker has no memory left" in words and "; free some memory, or use fewer --workers" in words
-    assert in_words(OSError(28, "No space left on device", "a"), tmp_path).startswith(
-        "a: No space left on device; mend"
-    )
+        assert "a worker ran out of memory" in words and "; free some memory, or use fewer --workers" in words
+    assert in_words(OSError(28, "No space left on device", "a"), tmp_path).startswith("a: No space left on device; fix")
     assert "a worker failed (OSError: odd)" in in_words(OSError("odd"), tmp_path)
 
 
@@ -429,7 +427,7 @@ def damage_plan(place, damage):
     ("damage", "reason"),
     [
         (None, "is not valid JSON"),
-        (lambda record: [record], "is damaged .it is no record"),
+        (lambda record: [record], "is damaged .it is not a record"),
         (lambda record: {key: value for key, value in record.items() if key != "batch"}, "is damaged or was edited"),
         (lambda record: record | {"pairs": 89}, "is damaged or was edited"),
         (lambda record: signed(record | {"colour": "red"}), "is damaged .colour: "),
@@ -445,7 +443,7 @@ def test_a_damaged_plan_names_what_to_remove_and_texts_stay_encoded(model, texts
     with pytest.raises(LimbeckError, match=f"job.json.*: {reason}.*; remove it and {out / 'scores'}, and run the same"):
         score_pairs(*ask, **sides_of(tmp_path), shard=30)
     (out / "_job" / "job.json").unlink()
-    with pytest.raises(LimbeckError, match=f"holds scores without _job/job.json.*; remove {out / 'scores'} and run"):
+    with pytest.raises(LimbeckError, match=f"contains scores without _job/job.json.*; remove {out / 'scores'} and run"):
         score_pairs(*ask, **sides_of(tmp_path), shard=45)  # parts of another cut must not be taken
     shutil.rmtree(out / "scores")
     done = score_pairs(*ask, **sides_of(tmp_path), shard=45)
@@ -460,7 +458,7 @@ def test_encodings_without_their_manifest_are_made_anew_once_they_are_removed(mo
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
     (tmp_path / "out" / "scores" / "part-0000001.parquet").unlink()
     (store / "manifest.json").unlink()
-    with pytest.raises(LimbeckError, match=f"lost its manifest.json; remove {store} and run the same command again"):
+    with pytest.raises(LimbeckError, match=f"without its manifest.json; remove {store} and run the same command again"):
         score_pairs(*ask, **sides_of(tmp_path), shard=30)
     shutil.rmtree(store)
     done = score_pairs(*ask, **sides_of(tmp_path), shard=30)
@@ -538,7 +536,7 @@ def test_texts_that_changed_in_their_folder_are_another_list(model, texts, tmp_p
     score_pairs(model, None, tmp_path / "out", ONE, **sides, top_k=2)
     corpus = (tmp_path / "left" / "corpus.jsonl").read_text().splitlines()
     (tmp_path / "left" / "corpus.jsonl").write_text("".join(f"{line}\n" for line in reversed(corpus)))
-    with pytest.raises(LimbeckError, match="holds another job .the list of pairs differs."):
+    with pytest.raises(LimbeckError, match="contains another job .the list of pairs differs."):
         score_pairs(model, None, tmp_path / "out", ONE, **sides, top_k=2)
 
 
@@ -546,9 +544,9 @@ def test_a_folder_of_another_job_is_left_alone(model, texts, listed, tmp_path, t
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
     other = write_ids(tmp_path / "other.csv", listed[:5])
-    with pytest.raises(LimbeckError, match="holds another job .the list of pairs differs."):
+    with pytest.raises(LimbeckError, match="contains another job .the list of pairs differs."):
         score_pairs(model, other, tmp_path / "out", ONE, **sides_of(tmp_path))
-    with pytest.raises(LimbeckError, match="holds another job .top_k differs."):
+    with pytest.raises(LimbeckError, match="contains another job .top_k differs."):
         score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), top_k=1)
     assert len(result(tmp_path / "out")) == 90
 
@@ -573,7 +571,7 @@ def test_a_model_without_a_head_is_not_asked_for_one(texts, listed, tmp_path, ti
     spec = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8)
     build(spec).save_pretrained(tmp_path / "cross")
     file = write_ids(tmp_path / "pairs.csv", listed)
-    with pytest.raises(LimbeckError, match="--head onnx: a cross_encoder has no head of its own; leave --head out"):
+    with pytest.raises(LimbeckError, match="--head onnx: a cross_encoder has no head; leave --head out"):
         score_pairs(str(tmp_path / "cross"), file, tmp_path / "new", ONE, **sides_of(tmp_path), head="onnx")
 
 
@@ -625,7 +623,7 @@ class Damaging(LocalEngine):
 @pytest.mark.full
 def test_workers_that_fail_end_the_job_with_their_reason(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
-    with pytest.raises(LimbeckError, match="head: is damaged .*; run the same command again, which writes it again"):
+    with pytest.raises(LimbeckError, match="head: is damaged .*; run the same command again to write it again"):
         score_pairs(model, file, tmp_path / "out", Damaging(2), **sides_of(tmp_path), shard=30)
     assert score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path)).scored == 90
 
@@ -664,7 +662,7 @@ def test_other_heads_give_the_same_scores_and_stay_with_the_job(model, texts, li
     assert json.loads((tmp_path / head / "_job" / "job.json").read_text())["head"] == head
     plain, other = ([row["score"] for row in result(tmp_path / name)] for name in ("torch", head))
     assert np.allclose(plain, other, atol=1e-4 if head == "onnx" else 0.05 * np.ptp(plain))
-    with pytest.raises(LimbeckError, match="holds another job .head differs."):
+    with pytest.raises(LimbeckError, match="contains another job .head differs."):
         score_pairs(model, file, tmp_path / head, ONE, **sides_of(tmp_path), head="torch")
 
 
@@ -725,12 +723,12 @@ def test_the_plan_is_what_the_first_call_decided(model, texts, listed, tmp_path,
 def test_another_cut_of_a_job_that_was_begun_is_refused(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
-    with pytest.raises(LimbeckError, match="out: was begun with --shard 30, not 50; leave --shard out"):
+    with pytest.raises(LimbeckError, match="out: was started with --shard 30, not 50; leave --shard out"):
         score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=50)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=30)
     score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=2)
     score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=2)  # cut at whole left texts
-    with pytest.raises(LimbeckError, match="best: was begun with --shard 160, not 200;"):
+    with pytest.raises(LimbeckError, match="best: was started with --shard 160, not 200;"):
         score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=200, top_k=2)
 
 

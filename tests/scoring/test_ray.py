@@ -90,7 +90,7 @@ def test_shards_of_dead_actors_are_done_again_and_then_given_up(model, texts, li
     score_pairs(model, file, tmp_path / "two", RayEngine(), **sides_of(tmp_path), shard=10, head="torch")
     assert result(tmp_path / "one") == result(tmp_path / "two")
     stand_in(StandIn(die_at=range(100)))
-    with pytest.raises(LimbeckError, match="took 3 workers with it, the last on the cluster"):
+    with pytest.raises(LimbeckError, match="crashed 3 workers, the last on the cluster"):
         score_pairs(model, file, tmp_path / "three", RayEngine(), **sides_of(tmp_path), shard=10)
 
 
@@ -100,10 +100,10 @@ def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, sta
     with pytest.raises(LimbeckError, match="the cluster has 1 cores; use --workers 1 or fewer"):
         score_pairs(model, file, tmp_path / "out", RayEngine(workers=3), **sides_of(tmp_path), shard=10)
     stand_in(StandIn(gone=True))
-    with pytest.raises(LimbeckError, match="the cluster is gone; start it again"):
+    with pytest.raises(LimbeckError, match="lost the cluster; start it again"):
         score_pairs(model, file, tmp_path / "out", RayEngine(), **sides_of(tmp_path), shard=10)
     done, problem = ShardWorker(str(tmp_path / "elsewhere")).run(0)
-    assert done is None and "put --out and the texts where every machine of the cluster sees them" in problem
+    assert done is None and "put --out and the texts where every machine of the cluster can read them" in problem
 
 
 def test_an_actor_that_fails_says_why(model, texts, listed, tmp_path):  # noqa: F811

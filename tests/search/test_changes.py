@@ -139,7 +139,7 @@ def test_changes_that_cannot_be_made_leave_the_index_as_it_was(
     build_index(model, passages_of(corpus), path)
     before = (path / "index.json").read_bytes()
     assert delete_passages(path, ["absent"]) == 0
-    with pytest.raises(LimbeckError, match="nothing would be left"):
+    with pytest.raises(LimbeckError, match="no passage would be left"):
         delete_passages(path, corpus)
     with pytest.raises(LimbeckError, match="is not the one that .* was built with"):
         add_passages(path, passages_of({"new": "copy"}), other_model)
@@ -220,6 +220,6 @@ def test_a_second_writer_is_told_to_wait(model: DualEncoder, corpus: dict[str, s
     from limbeck.files import alone_in
 
     index = build_index(model, passages_of(corpus), tmp_path / "index")
-    with alone_in(index.path), pytest.raises(LimbeckError, match="another limbeck is at work in it"):
+    with alone_in(index.path), pytest.raises(LimbeckError, match="another limbeck process is writing to it"):
         delete_passages(index.path, list(corpus)[:1])
     assert SearchIndex.open(index.path).manifest == index.manifest

@@ -168,14 +168,14 @@ def test_one_vector_is_enough(kind: str) -> None:
 
 def test_what_cannot_be_searched_is_refused(vectors: np.ndarray, tmp_path: Path) -> None:
     index = build_dense("flat", Array(vectors))
-    with pytest.raises(LimbeckError, match=r"shape \[2, 5\], the index holds vectors of 24 numbers"):
+    with pytest.raises(LimbeckError, match=r"shape \[2, 5\], the index has vectors of 24 numbers"):
         index.search(np.zeros((2, 5)), 3)
     with pytest.raises(LimbeckError, match="not finite"):
         index.search(np.full((1, 24), np.nan), 3)
     with pytest.raises(LimbeckError, match="no vectors to index"):
         build_dense("flat", Array(np.zeros((0, 4), dtype=np.float32)))
     (tmp_path / "nonsense").write_bytes(b"nonsense")
-    with pytest.raises(LimbeckError, match="nonsense: is no faiss index"):
+    with pytest.raises(LimbeckError, match="nonsense: is not a faiss index"):
         DenseIndex.open(tmp_path / "nonsense", "flat")
 
 

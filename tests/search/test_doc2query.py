@@ -86,7 +86,7 @@ def test_a_bart_with_its_own_generation_settings_works(tmp_path) -> None:
 
 
 def test_what_is_no_seq2seq_model_is_refused(tiny_bert, tmp_path) -> None:
-    with pytest.raises(LimbeckError, match="a bert is no seq2seq model; give one like T5 or BART"):
+    with pytest.raises(LimbeckError, match="a bert is not a seq2seq model; give a model like T5 or BART"):
         QueryGenerator.load(tiny_bert)
     with pytest.raises(LimbeckError, match="no such folder"):
         QueryGenerator.load(str(tmp_path / "absent"))

@@ -183,9 +183,9 @@ def test_a_folder_of_other_work_is_refused_with_what_differs(t5, data, tmp_path)
         (data, untrained, HOW, "model"),
         (data, t5, Sampling(per_document=3, top_k=5, max_length=6, seed=1), "seed is 0 there and 1 here"),
     ):
-        with pytest.raises(LimbeckError, match=f"out: was made by something else: .*{word}"):
+        with pytest.raises(LimbeckError, match=f"out: was made with other settings: .*{word}"):
             expand_data(str(source), model, tmp_path / "out", how)
-    with pytest.raises(LimbeckError, match="already exists and is not ours; choose another --out"):
+    with pytest.raises(LimbeckError, match="already exists and limbeck did not write it; choose another --out"):
         expand_data(str(data), t5, data, HOW)
     assert (tmp_path / "out" / "expansions.jsonl").read_bytes() == before
 
@@ -193,7 +193,7 @@ def test_a_folder_of_other_work_is_refused_with_what_differs(t5, data, tmp_path)
 def test_what_somebody_put_into_the_folder_is_not_deleted(t5, data, tmp_path):
     expand_data(str(data), t5, tmp_path / "out", HOW)
     (tmp_path / "out" / "notes.txt").write_text("mine")
-    with pytest.raises(LimbeckError, match="holds 'notes.txt', which is not of this work"):
+    with pytest.raises(LimbeckError, match="holds 'notes.txt', which `limbeck expand` did not write"):
         expand_data(str(data), t5, tmp_path / "out", HOW)
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
@@ -202,10 +202,10 @@ def test_mistakes_are_told_before_anything_is_written(t5, data, tiny_bert, tmp_p
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"text_a": "copy", "text_b": "move", "label": 1}\n')
     for source, model, teacher, keep, problem in (
-        (pairs, t5, None, None, "holds pairs, not rankings"),
-        (data, tiny_bert, None, None, "no seq2seq model"),
-        (data, t5, None, 0.5, "--keep needs scores"),
-        (data, t5, tiny_bert, 1.5, "--keep 1.5 is no share"),
+        (pairs, t5, None, None, "contains pairs, not rankings"),
+        (data, tiny_bert, None, None, "not a seq2seq model"),
+        (data, t5, None, 0.5, "--keep requires --filter"),
+        (data, t5, tiny_bert, 1.5, "--keep 1.5 is not a share"),
         (data, t5, str(tmp_path / "absent"), None, "no such folder"),
     ):
         with pytest.raises(LimbeckError, match=problem):
@@ -246,10 +246,12 @@ def test_a_finished_file_that_was_changed_is_named_by_whoever_reads_it(t5, data,
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(LimbeckError, match=f"{name}: is not as `limbeck expand` wrote it; make the folder again"):
+    with pytest.raises(
+        LimbeckError, match=f"{name}: has changed since `limbeck expand` wrote it; make the folder again"
+    ):
         load(tmp_path / "out")
     if name == "expansions.jsonl":
-        with pytest.raises(LimbeckError, match="is not as `limbeck expand` wrote it"):
+        with pytest.raises(LimbeckError, match="has changed since `limbeck expand` wrote it"):
             read_expansions(file)
     (tmp_path / "out" / "limbeck-files.json").unlink()
     assert len(load_passages(tmp_path / "out").corpus) == 24 if name == "expansions.jsonl" else True
@@ -261,7 +263,7 @@ def test_a_finished_file_that_was_changed_is_named_by_whoever_reads_it(t5, data,
         ('{"_id": "d1"}\n', ":1: has no `_id` or no list of `queries`"),
         ('{"_id": "d1", "queries": [3]}\n', ":1: a query is a number, not a string"),
         ('{"_id": "d1", "queries": []}\n{"_id": "d1", "queries": []}\n', "duplicate id 'd1'"),
-        ("", "holds no expansions"),
+        ("", "contains no expansions"),
         ("{\n", ":1: is not valid JSON"),
     ],
 )

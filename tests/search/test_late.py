@@ -104,5 +104,5 @@ def test_a_colbert_searches_re_ranks_and_scores_alike(colbert, data, tmp_path):
 
 
 def test_candidates_by_tokens_need_token_vectors(tiny_bert, data):
-    with pytest.raises(LimbeckError, match="candidates: tokens needs a ColBERT"):
+    with pytest.raises(LimbeckError, match="candidates: tokens requires a ColBERT"):
         token_index(build(matcher_config(start=tiny_bert, document_length=16)), data)

@@ -188,13 +188,13 @@ def test_milvus_finds_what_exact_search_finds(store: str, kind: str) -> None:
         assert (rows == brute_force(queries, vectors, 20, allowed)[:, : rows.shape[1]]).all()  # few: compared here
     with pytest.raises(LimbeckError, match="numbers"):
         index.search(np.zeros((1, 5)), 3)
-    with pytest.raises(LimbeckError, match="holds a collection that is not of this index"):
+    with pytest.raises(LimbeckError, match="has a collection that belongs to another index"):
         fill_collection(store, kind, Array(vectors), "another owner")
-    with pytest.raises(LimbeckError, match="holds a collection that is not of this index"):
+    with pytest.raises(LimbeckError, match="has a collection that belongs to another index"):
         remove_keys(store, keys[:1], "another owner")
-    with pytest.raises(LimbeckError, match="holds vectors of 16 numbers, the index has 8"):
+    with pytest.raises(LimbeckError, match="has vectors of 16 numbers, but the index has 8"):
         MilvusIndex(store, keys, 8, kind).require_complete(500)
-    with pytest.raises(LimbeckError, match="holds 500 vectors where the index has 501"):
+    with pytest.raises(LimbeckError, match="has 500 vectors, but the index has 501"):
         MilvusIndex(store, np.arange(501), 16, kind).require_complete(501)
 
 

@@ -94,7 +94,7 @@ def test_a_damaged_index_is_named_and_not_used(data: RankingData, tmp_path: Path
     with pytest.raises(LimbeckError, match="no such file"):
         SparseIndex.load(tmp_path / "absent")
     (tmp_path / "limbeck.json").write_text("{}")
-    with pytest.raises(LimbeckError, match="is no BM25 index"):
+    with pytest.raises(LimbeckError, match="is not a BM25 index"):
         SparseIndex.load(tmp_path)
 
 
@@ -194,6 +194,7 @@ def test_an_index_without_its_counts_is_refused_even_unchecked(data: RankingData
     bm25_index(data.corpus).save(tmp_path / "bm25")
     (tmp_path / "bm25" / "times.npy").unlink()
     with pytest.raises(
-        LimbeckError, match=r"times\.npy: is missing: an earlier limbeck kept no counts; remove the folder"
+        LimbeckError,
+        match=r"times\.npy: is missing: an earlier version of limbeck did not store counts; remove the folder",
     ):
         SparseIndex.load(tmp_path / "bm25", check=False)

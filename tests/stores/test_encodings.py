@@ -175,7 +175,7 @@ def test_a_vector_that_is_not_finite_is_refused_and_names_its_text(tmp_path: Pat
 )
 def test_vectors_of_another_shape_are_refused(tmp_path: Path, tokens: Any, wrong: Any) -> None:
     store = EncodingStore.open(tmp_path / "s", KEY, 6, tokens=tokens)
-    with pytest.raises(LimbeckError, match="the store wants"):
+    with pytest.raises(LimbeckError, match="the store needs"):
         store.append(["a", "b"], wrong)
     assert not (tmp_path / "s").exists()
 

@@ -128,7 +128,7 @@ def test_a_large_file_is_checked_by_verify_and_before_it_is_merged(
 def test_a_truncated_file_is_noticed_on_opening(store: EncodingStore, name: str) -> None:
     victim = sorted((store.path / "shards").glob(f"*/{name}"))[0]
     os.truncate(victim, victim.stat().st_size - 1)
-    with pytest.raises(LimbeckError, match=rf"{victim}: is damaged: has \d+ bytes where the manifest says \d+"):
+    with pytest.raises(LimbeckError, match=rf"{victim}: is damaged: has \d+ bytes but the manifest says \d+"):
         reopen(store)
     with pytest.raises(LimbeckError, match="is damaged"):
         store.verify()
@@ -151,7 +151,7 @@ def test_a_damaged_manifest_is_named(store: EncodingStore) -> None:
     with pytest.raises(LimbeckError, match=f"{manifest}:.*is not valid JSON"):
         reopen(store)
     write_json(manifest, [1])
-    with pytest.raises(LimbeckError, match="does not describe limbeck encodings, but 'list'"):
+    with pytest.raises(LimbeckError, match="describes 'list', not limbeck encodings"):
         reopen(store)
 
 
@@ -159,17 +159,17 @@ def test_a_manifest_of_another_version_or_kind_is_refused(store: EncodingStore) 
     manifest = store.path / "manifest.json"
     record = read_json(manifest)
     write_json(manifest, record | {"version": 99})
-    with pytest.raises(LimbeckError, match="has version 99, this limbeck reads version 1"):
+    with pytest.raises(LimbeckError, match="has version 99, but this limbeck reads version 1"):
         reopen(store)
     write_json(manifest, record | {"kind": "limbeck teacher scores"})
-    with pytest.raises(LimbeckError, match="does not describe limbeck encodings, but 'limbeck teacher scores'"):
+    with pytest.raises(LimbeckError, match="describes 'limbeck teacher scores', not limbeck encodings"):
         reopen(store)
 
 
 def test_a_directory_that_holds_something_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "shards" / "thesis").mkdir(parents=True)
     store = EncodingStore.open(tmp_path, {}, dim=2)
-    with pytest.raises(LimbeckError, match="holds 'shards' and is not a store; name another directory"):
+    with pytest.raises(LimbeckError, match="contains 'shards' and is not a store; name another directory"):
         store.append(["a"], np.zeros((1, 2)))
     assert (tmp_path / "shards" / "thesis").is_dir()
     assert not (tmp_path / "manifest.json").exists()
@@ -177,7 +177,7 @@ def test_a_directory_that_holds_something_else_is_not_written_to(tmp_path: Path)
 
 def test_a_store_without_its_manifest_is_to_be_removed(store: EncodingStore) -> None:
     (store.path / "manifest.json").unlink()
-    with pytest.raises(LimbeckError, match=f"lost its manifest.json; remove {store.path} and run the same"):
+    with pytest.raises(LimbeckError, match=f"without its manifest.json; remove {store.path} and run the same"):
         reopen(store).append(["c"], np.zeros((1, 2)))
     assert len(list((store.path / "shards").iterdir())) == 2
 
@@ -270,7 +270,7 @@ def test_a_store_opened_for_reading_is_not_written(store: EncodingStore) -> None
     assert reader.get(["b"]).tolist() == [[3, 4]]
     with pytest.raises(LimbeckError, match="for reading only"):
         reader.append(["c"], np.zeros((1, 2)))
-    with pytest.raises(LimbeckError, match="holds no limbeck encodings; name a directory that does"):
+    with pytest.raises(LimbeckError, match="contains no limbeck encodings; name another directory"):
         EncodingStore.read(store.path / "elsewhere")
 
 

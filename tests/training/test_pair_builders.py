@@ -84,7 +84,7 @@ def test_a_document_without_a_title_has_its_text_in_both_places(beir, tmp_path):
 def test_a_pair_set_gets_the_neighbours_of_its_training_texts(beir, tmp_path):
     build_pairs(str(beir), tmp_path / "pairs")
     known = {(row["text_a"], row["text_b"]) for row in rows_of(tmp_path / "pairs" / "train.jsonl")}
-    with pytest.raises(LimbeckError, match="holds pairs already; add --how neighbours"):
+    with pytest.raises(LimbeckError, match="contains pairs already; add --how neighbours"):
         build_pairs(str(tmp_path / "pairs"), tmp_path / "more")
     built = build_pairs(str(tmp_path / "pairs"), tmp_path / "more", "neighbours", near=4)
     rows = rows_of(tmp_path / "more" / "transfer.jsonl")
@@ -108,9 +108,9 @@ def test_what_cannot_be_paired_is_refused(beir, tmp_path):
     build_pairs(str(beir), tmp_path / "a")
     with pytest.raises(LimbeckError, match="--below: does nothing for neighbours of a pair set"):
         build_pairs(str(tmp_path / "a"), tmp_path / "b", "neighbours", below=0.5)
-    with pytest.raises(LimbeckError, match="already exists and is not ours; choose another --out"):
+    with pytest.raises(LimbeckError, match="already exists and limbeck did not write it; choose another --out"):
         build_pairs(str(beir), beir)
-    with pytest.raises(LimbeckError, match="holds pairs already"):
+    with pytest.raises(LimbeckError, match="contains pairs already"):
         build_pairs(str(tmp_path / "a"), tmp_path / "b")
 
 
@@ -120,7 +120,7 @@ def test_a_finished_folder_is_accepted_by_the_same_call_and_refused_by_another(b
     before = {file.name: file.stat().st_mtime_ns for file in built.folder.iterdir()}
     assert build_pairs(str(beir), tmp_path / "pairs", **options) == built
     assert {file.name: file.stat().st_mtime_ns for file in built.folder.iterdir()} == before
-    with pytest.raises(LimbeckError, match="holds pairs that were made with another seed; choose another --out"):
+    with pytest.raises(LimbeckError, match="contains pairs that were made with another seed; choose another --out"):
         build_pairs(str(beir), tmp_path / "pairs", seed=3, **options)
 
 
@@ -141,10 +141,12 @@ def test_a_damaged_pair_file_is_named_by_whoever_reads_it(beir, tmp_path):
             lambda file=file: load(str(file)),
             lambda: build_pairs(str(beir), tmp_path / "pairs", "neighbours", below=2.0),
         ):
-            with pytest.raises(LimbeckError, match=f"{name}: is not as `limbeck pairs` wrote it; make the folder"):
+            with pytest.raises(
+                LimbeckError, match=f"{name}: has changed since `limbeck pairs` wrote it; make the folder"
+            ):
                 read()
         file.write_text(whole)
     (tmp_path / "pairs" / "limbeck-files.json").unlink()
-    with pytest.raises(LimbeckError, match="holds pairs of an earlier limbeck, which kept no checksums"):
+    with pytest.raises(LimbeckError, match="contains pairs of an earlier version of limbeck, without checksums"):
         build_pairs(str(beir), tmp_path / "pairs", "neighbours", below=2.0)
     assert load(str(tmp_path / "pairs")).splits
