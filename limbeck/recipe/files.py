@@ -78,14 +78,14 @@ def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
         raise bad_input(path, f"is not a variant ({', '.join(wrong) or 'student'})", "give student, or stages, or both")
     copy, changes = renamed(deepcopy(values)), renamed(changes)
     student, change = copy["student"], changes.get("student", {})
-    from limbeck.matchers.config import DEFAULT_KIND, FLAT, architecture_of
+    from limbeck.matchers.config import DEFAULT_KIND, MatcherConfig, architecture_of
 
     kind = change.get("kind", student.get("kind", DEFAULT_KIND))
     if kind == student.get("kind", DEFAULT_KIND):
         stays = student
     else:
         own = set(architecture_of(kind).config_type.model_fields) & {"dropout"}
-        stays = {name: value for name, value in student.items() if name not in FLAT or name in own}
+        stays = {name: value for name, value in student.items() if name in own or name in MatcherConfig.model_fields}
     return copy | changes | {"student": stays | change if change else student}
 
 

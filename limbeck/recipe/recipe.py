@@ -356,7 +356,9 @@ class Recipe(Part):
         None, description="who teaches; a name alone is a model, or a run whose teacher is used again"
     )
     student: AnyMatcherConfig = Field(default_factory=matcher_config, description="what is trained")
-    stages: list[Stage] = Field(min_length=1, description="how it is trained, one stage after the other")
+    stages: list[Stage] = Field(
+        description="how it is trained, one stage after the other; [] for a student that `align` finishes"
+    )
     evaluation: EvaluationSpec = Field(EvaluationSpec(), description="how the result is measured")
     seed: int = Field(0, ge=0, lt=2**31, description="of everything that is drawn; parts may have one of their own")
     device: str | None = Field(
@@ -407,6 +409,8 @@ class Recipe(Part):
 
     @model_validator(mode="after")
     def _objectives_have_a_teacher(self) -> Recipe:
+        if not self.stages and not getattr(self.student, "align", False):
+            raise ValueError("stages: there are none, so nothing is trained; add one, or set student.align")
         for number, stage in enumerate(self.stages):
             if stage.teacher_signals - EMBEDDINGS and self.teacher is None:
                 raise ValueError(f"stages.{number} distils, but there is no teacher; add one, or use one_hot")

@@ -147,7 +147,7 @@ def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
     """Refuse `objective.NAME` where no objective has an argument of that name, and `device`: they change nothing."""
     if any(axis.key == "device" for axis in axes):
         raise LimbeckError("device: is no setting to vary, since a sweep runs on one device; use --device")
-    objectives = [text for cell in grid for text in cell.recipe.stages[-1].objectives]
+    objectives = [text for cell in grid for text in _last_objectives(cell.recipe)]
     known = sorted({name for text in objectives for name in argument_names(parse(text)[1])})
     for axis in axes:
         name = axis.key.removeprefix(f"{OBJECTIVE}.")
@@ -156,13 +156,18 @@ def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
             raise LimbeckError(f"{problem}; {did_you_mean(name, known) if known else 'they have no settings'}")
 
 
+def _last_objectives(recipe: Recipe) -> list[str]:
+    """Those of the last stage, which `objective` varies; none where nothing is trained."""
+    return recipe.stages[-1].objectives if recipe.stages else []
+
+
 def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
 def _applying(settings: Iterable[tuple[str, str]], recipe: Recipe) -> list[tuple[str, str]]:
     """The settings without arguments that no objective of the recipe has."""
-    known = {name for text in recipe.stages[-1].objectives for name in argument_names(parse(text)[1])}
+    known = {name for text in _last_objectives(recipe) for name in argument_names(parse(text)[1])}
     ours = f"{OBJECTIVE}."
     return [(key, value) for key, value in settings if not key.startswith(ours) or key.removeprefix(ours) in known]
 
@@ -187,6 +192,8 @@ def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterato
 def _set(values: dict[str, Any], key: str, value: str, option: str) -> dict[str, Any]:
     if key == OBJECTIVE:
         copy = deepcopy(values)
+        if not copy["stages"]:
+            raise LimbeckError(f"{option}: the recipe has no stage whose objectives could vary; add one")
         copy["stages"][-1]["objectives"] = split_outside(value, "+")
         return copy
     if key == VARIANT:

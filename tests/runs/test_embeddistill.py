@@ -1,0 +1,136 @@
+"""EmbedDistill through whole runs: asymmetric and symmetric students, closed forms, texts without lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import limbeck as lb
+from limbeck.errors import LimbeckError
+from limbeck.matchers import build, matcher_config
+from limbeck.matchers.alignment import mean_cosine
+from limbeck.runs.run import distill
+from limbeck.runs.sweep import sweep
+
+
+@pytest.fixture
+def asymmetric(recipe: dict, tiny_bert: str, tmp_path: Path) -> dict:
+    """A teacher of 24 numbers per text, and a student of one layer that keeps its document tower."""
+    torch.manual_seed(3)
+    teacher = build(
+        matcher_config(init_from=tiny_bert, dim=24, similarity="cosine", query_length=16, document_length=16)
+    )
+    teacher.save_pretrained(tmp_path / "teacher")
+    recipe["teacher"] = {"model": str(tmp_path / "teacher")}
+    lengths = {"query_length": 8, "document_length": 16}
+    recipe["student"] = {"init_from": tiny_bert, "layers": 1, "document": "teacher", "align": True, **lengths}
+    recipe["stages"] = [{"objectives": ["match_embeddings(of=queries)"], "epochs": 4, "batch_size": 8, "lr": 1e-3}]
+    recipe["data"]["spans"] = 1
+    recipe["evaluation"] = {"task": "both", "depth": 10, "dev_depth": 8, "baselines": ["bm25"], "analyses": []}
+    return recipe
+
+
+def queries(recipe: dict) -> list[str]:
+    return [text for _, text in lb.load_data(recipe["data"]["source"]).queries.items()]
+
+
+def closeness(student, teacher, texts: list[str]) -> float:
+    return mean_cosine(student.encode_query(texts), teacher.encode_query(texts))
+
+
+def test_a_query_encoder_is_distilled_for_the_teachers_document_index(asymmetric, tmp_path):
+    result = distill(asymmetric, tmp_path / "run")
+    teacher, student = lb.load(tmp_path / "teacher"), result.student
+    texts = queries(asymmetric)
+    assert student.identity(1) == teacher.identity(1)
+    assert np.allclose(student.encode_document(texts), teacher.encode_document(texts), atol=1e-5)
+    theirs = SentenceTransformer(str(tmp_path / "run" / "student"))
+    assert np.allclose(theirs.encode_query(texts), student.encode_query(texts), atol=1e-5)
+    unaligned = distill(
+        {**asymmetric, "student": {**asymmetric["student"], "align": False}}, tmp_path / "plain"
+    ).student
+    assert closeness(student, teacher, texts) > closeness(unaligned, teacher, texts)
+
+
+def test_a_closed_form_needs_no_stage(asymmetric, tmp_path):
+    teacher, texts = lb.load(tmp_path / "teacher"), queries(asymmetric)
+    fitted = distill({**asymmetric, "stages": []}, tmp_path / "run").student
+    options = {name: value for name, value in asymmetric["student"].items() if name != "align"}
+    started = build(matcher_config(**options | {"document": str(tmp_path / "teacher")}))
+    assert closeness(fitted, teacher, texts) > 0.95 > closeness(started, teacher, texts)
+
+
+def test_a_static_query_encoder_searches_the_teachers_index(asymmetric, tmp_path):
+    asymmetric["student"] = {
+        "init_from": "teacher", "encoder": "static", "document": "teacher", "align": True, "document_length": 16
+    }  # fmt: skip
+    result = distill({**asymmetric, "stages": []}, tmp_path / "run")
+    teacher = lb.load(tmp_path / "teacher")
+    assert result.student.identity(1) == teacher.identity(1)
+    assert closeness(result.student, teacher, queries(asymmetric)) > 0.5
+    theirs = SentenceTransformer(str(tmp_path / "run" / "student"))
+    assert np.allclose(theirs.encode_query(["copy a file"]), result.student.encode_query(["copy a file"]), atol=1e-5)
+
+
+def test_documents_of_the_teacher_are_encoded_once_for_all_students(asymmetric, tmp_path, monkeypatch):
+    from limbeck.matchers.tower import Tower
+
+    encoded: list[str] = []
+    original = Tower.encode
+
+    def encode(self, texts, side, batch_size=32):
+        if side == "document":
+            encoded.extend(texts)
+        return original(self, texts, side, batch_size)
+
+    monkeypatch.setattr(Tower, "encode", encode)
+    sweep(asymmetric, over=["student.layers=1,2"], seeds=1, out=tmp_path / "sweep")
+    assert encoded and len(encoded) == len(set(encoded))
+
+
+def test_layers_are_chosen_by_a_run_and_the_choice_is_kept(asymmetric, tmp_path, monkeypatch):
+    from limbeck.runs import student_start
+
+    asymmetric["student"]["layers"] = "auto:1"
+    tried = []
+    monkeypatch.setattr(
+        student_start, "closeness", lambda outputs, targets, seed: tried.append(1) or float(-len(tried))
+    )
+    result = distill(asymmetric, tmp_path / "run")
+    config = json.loads(next((tmp_path / "run" / "student").rglob("query_0_Transformer/config.json")).read_text())
+    assert len(tried) == 3 and config["num_hidden_layers"] == 1
+    assert result.student.encoding(0).dim == 24
+
+
+def test_texts_of_both_sides_are_examples_and_no_label_is_needed(asymmetric, tmp_path):
+    asymmetric["student"].pop("document")
+    asymmetric["student"]["similarity"] = "cosine"
+    asymmetric["stages"] = [{"objectives": ["match_embeddings"], "epochs": 2, "batch_size": 16, "lr": 1e-3}]
+    (Path(asymmetric["data"]["source"]) / "qrels" / "train.tsv").unlink()
+    extra = tmp_path / "documents.txt"
+    extra.write_text("move the folder\nsort every list\n")
+    asymmetric["data"]["unlabelled_documents"] = str(extra)
+    result = distill(asymmetric, tmp_path / "run")
+    teacher = lb.load(tmp_path / "teacher")
+    texts = ["move the folder", "sort every list"]
+    student = result.student
+    assert mean_cosine(student.encode_document(texts), teacher.encode_document(texts)) > 0.5
+
+
+def test_a_student_of_another_size_gets_a_projection_that_is_saved(asymmetric, tmp_path):
+    asymmetric["student"].pop("document")
+    asymmetric["student"].pop("align")
+    student = distill(asymmetric, tmp_path / "run").student
+    assert student.encoding(0).dim == 24
+    assert [type(module).__name__ for module in student.tower.model][-1] == "Dense"
+
+
+def test_nothing_to_train_is_refused(asymmetric, tmp_path):
+    asymmetric["student"]["align"] = False
+    with pytest.raises(LimbeckError, match="nothing is trained; add one, or set student.align"):
+        distill({**asymmetric, "stages": []}, tmp_path / "run")
