@@ -117,7 +117,7 @@ def test_queries_without_passages_or_answers_count_as_not_found():
 
 def test_the_name_has_one_spelling_and_needs_a_cutoff():
     assert canonical_name("Answer_Recall@20") == "answer_recall@20"
-    with pytest.raises(LimbeckError, match="needs a cutoff; write answer_recall@10"):
+    with pytest.raises(LimbeckError, match="needs a cutoff; write e.g. answer_recall@10"):
         canonical_name("answer_recall")
     with pytest.raises(LimbeckError, match="did you mean 'answer_recall'"):
         canonical_name("answers_recall@5")
