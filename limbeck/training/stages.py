@@ -97,7 +97,7 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, fol
     rank, processes = world()
     if stage.batch_size // stage.accumulate < processes:
         raise LimbeckError(
-            f"batch_size {stage.batch_size} in {stage.accumulate} parts is too few for {processes} processes; raise it"
+            f"batch_size {stage.batch_size} in {stage.accumulate} parts is too small for {processes} processes; raise it"
         )
     label = f"Training {how.name}" + (f", stage {number + 1}" if number else "")
     if resume is not None and out_of_patience(stage, read_json(resume / "trainer_state.json")["log_history"]):
@@ -176,7 +176,7 @@ class frozen:
         """Refuse to freeze every parameter that could be trained."""
         held = set(map(id, self.held))
         if not any(parameter.requires_grad and id(parameter) not in held for parameter in self.module.parameters()):
-            raise LimbeckError("freeze: leaves no parameter to train; freeze fewer, or drop the stage")
+            raise LimbeckError("freeze: no parameter is left to train; freeze fewer, or drop the stage")
 
     def __enter__(self) -> None:
         self.leaves_something()
