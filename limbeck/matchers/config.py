@@ -69,7 +69,7 @@ class MatcherConfig(BaseModel):
     )
     layers: Layers | None = Field(
         None,
-        description="layers to keep: a number (the first so many), a list, e.g. [0, 5], or `auto:2` (dual_encoder): "
+        description="layers to keep: a number (the first N layers), a list, e.g. [0, 5], or `auto:2` (dual_encoder): "
         "try subsets of two on a sample of texts and keep the best; `auto` takes a third; all by default",
     )
     query_length: int = Field(

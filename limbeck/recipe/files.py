@@ -252,7 +252,7 @@ def set_value(values: dict[str, Any], override: str, option: str = "--set") -> d
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = f"the value is not valid YAML ({_why(error)})"
-        raise LimbeckError(f"{option} {override}: {problem}; quote it, or give another value value") from error
+        raise LimbeckError(f"{option} {override}: {problem}; quote it, or give another value") from error
     copy = renamed(deepcopy(values))
     keys = [RENAMED.get(key, key) for key in path.split(".")]
     target: Any = copy

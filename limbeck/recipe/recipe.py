@@ -62,17 +62,16 @@ class DataSpec(Part):
     unlabelled_documents: str | None = Field(
         None, description="a file with more documents, for objectives that match the embeddings of documents"
     )
-    seed: int | None = Field(
-        None, ge=0, lt=2**31, description="seed for drawing queries and negatives; the recipe's seed by default"
-    )
     spans: int = Field(
         0,
         ge=0,
         le=100,
-        description="take so many spans of each document (sentences, or some words in a row) as further training "
+        description="add this many spans of each document (sentences, or a few consecutive words) as training "
         "queries without labels, for objectives that match embeddings and for `student.align`",
     )
-    seed: int | None = Field(None, ge=0, lt=2**31, description="seed for drawing queries and negatives; the recipe's seed by default")
+    seed: int | None = Field(
+        None, ge=0, lt=2**31, description="seed for drawing queries and negatives; the recipe's seed by default"
+    )
 
 
 class ListSpec(Part):
@@ -150,7 +149,7 @@ class Stage(Part):
     chunk: int | None = Field(
         None, ge=1, description="gradient caching: texts in memory at once; exact, but a third more computation"
     )
-    workers: int = Field(0, ge=0, description="number of number of processes that tokenise")
+    workers: int = Field(0, ge=0, description="number of processes that tokenise")
     checkpoint_seconds: float = Field(60, ge=0, description="time between two checkpoints")
 
     @field_validator("objectives")

@@ -97,7 +97,7 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, fol
     rank, processes = world()
     if stage.batch_size // stage.accumulate < processes:
         raise LimbeckError(
-            f"batch_size {stage.batch_size} in {stage.accumulate} parts is too small for {processes} processes; raise it"
+            f"batch_size {stage.batch_size} in {stage.accumulate} parts is too few for {processes} processes; raise it"
         )
     label = f"Training {how.name}" + (f", stage {number + 1}" if number else "")
     if resume is not None and out_of_patience(stage, read_json(resume / "trainer_state.json")["log_history"]):
