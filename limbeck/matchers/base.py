@@ -168,6 +168,11 @@ class Matcher(nn.Module, ABC):
         """The positions whose texts pass through something that is trained."""
         return tuple(range(self.texts))
 
+    @property
+    def aligned_positions(self) -> tuple[int, ...]:
+        """The positions whose texts `align` wants."""
+        return self.trained_positions
+
     aligned_on: int | None = 4000  # texts that `align` needs; None: the more the better
 
     def align(

@@ -229,6 +229,10 @@ class DualEncoder(EncodingMatcher):
         return (0,) if self.fixed_documents else (0, 1)
 
     @property
+    def aligned_positions(self) -> tuple[int, ...]:
+        return (0, 1) if isinstance(self.tower.transformer("query"), StaticEmbedding) else self.trained_positions
+
+    @property
     def aligned_on(self) -> int | None:  # type: ignore[override]
         return None if isinstance(self.tower.transformer("query"), StaticEmbedding) else super().aligned_on
 

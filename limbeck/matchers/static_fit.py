@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.chunks import SIDES, Side
@@ -71,7 +72,7 @@ def fit_static(
         problem = f"{len(texts)} texts and {len(targets)} embeddings cannot be fitted"
         raise LimbeckError(f"{problem}; give at least {FEWEST} texts, each with its embedding")
     prompt = matcher.tower.prompt(side) or ""
-    design = counts(part, [prompt + text for text in texts])
+    design = counts(_reader(part, reference), [prompt + text for text in texts], part.num_embeddings)
     known = token_outputs(reference.tower, side, part) if reference is not None else None
     features = part.embedding.weight.detach().cpu().numpy() if known is None else known
     unit = _unit(np.asarray(targets, dtype=np.float32))
@@ -95,22 +96,36 @@ def fit_towers(
     reference: Any,
     seed: int = 0,
 ) -> list[float]:
-    """Fit the static towers at `positions`: one table for both where they share it. Cosines on held-out texts."""
-    shared = len(positions) > 1 and matcher.tower.transformer("query") is matcher.tower.transformer("document")
+    """Fit the static towers at `positions`, in turn. Cosines on held-out texts.
+
+    One table that both share is fitted to all texts; so is a query side whose documents have another tower, because
+    vectors of documents say as much of their words as others do.
+    """
+    first, second = (matcher.tower.transformer(side) for side in SIDES)
+    together = first is second or len(positions) == 1
     found = []
-    for group in [list(positions)] if shared else [[at] for at in positions]:
-        every = [text for at in group for text in texts[at]]
-        wanted = np.concatenate([targets[at] for at in group])
-        found.append(fit_static(matcher, SIDES[group[0]], every, wanted, reference, seed=seed).cosine)
+    for at in positions[:1] if together else positions:
+        group = [other for other in ((0, 1) if together else (at,)) if len(texts[other])]
+        every = [text for other in group for text in texts[other]]
+        wanted = np.concatenate([targets[other] for other in group])
+        found.append(fit_static(matcher, SIDES[at], every, wanted, reference, seed=seed).cosine)
     return found
 
 
-def counts(part: StaticEmbedding, texts: Sequence[str]) -> csr_matrix:
+def _reader(part: StaticEmbedding, reference: Any) -> Tokenizer:
+    """A tokenizer that reads as much of a text as the reference does, whatever the tower itself reads of a query."""
+    copy = Tokenizer.from_str(part.tokenizer.to_str())
+    if reference is not None:
+        copy.enable_truncation(max(reference.tower.words(side)[1] for side in SIDES))
+    return copy
+
+
+def counts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> csr_matrix:
     """X [texts, tokens]: how often each token is in a text, over the root of the text's length."""
-    ids, starts = token_ids(part.tokenizer, texts)
+    ids, starts = token_ids(tokenizer, texts)
     lengths = np.diff(starts)
     values = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)
-    found = csr_matrix((values, ids, starts), shape=(len(texts), part.num_embeddings))
+    found = csr_matrix((values, ids, starts), shape=(len(texts), tokens))
     found.sum_duplicates()
     return found
 
