@@ -52,7 +52,7 @@ def read_if_whole(path: Path) -> dict[str, Any] | None:
     try:
         return read_sealed(path)
     except LimbeckError:
-        say(f"{path}: is damaged; it is made again")
+        say(f"{path}: is damaged; making it again")
         return None
 
 

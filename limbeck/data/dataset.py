@@ -44,7 +44,8 @@ class RankingData:
 
     `runs` holds candidate lists for a split: given by the data (MS MARCO's top-1000, triples, DPR's negatives), or
     scores that a teacher gave elsewhere. Where only an order is known, the score of rank r is -r. `answers` are the
-    answer strings of question-answering sets, by query id.
+    answer strings of question-answering sets, by query id; `answered` are the queries of a split that have some, be
+    they judged or not.
     """
 
     name: str
@@ -53,6 +54,7 @@ class RankingData:
     qrels: dict[str, Qrels]
     runs: Mapping[str, Candidates] = field(default_factory=dict)
     answers: Mapping[str, list[str]] = field(default_factory=dict)
+    answered: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         judged = ", ".join(f"{split} {len(queries):,}" for split, queries in self.qrels.items()) or "none"
@@ -62,6 +64,12 @@ class RankingData:
     def judgements(self, split: str) -> Qrels:
         """The judgements of a split; an error that names the splits there are."""
         return _split(self.qrels, split, f"{self.name} has no judgements for split {split!r}")
+
+    def answered_judgements(self, split: str) -> Qrels:
+        """The judgements, perhaps none, of the queries of a split that have answers."""
+        judged = self.qrels.get(split, {})
+        queries = self.answered.get(split) or [query for query in judged if self.answers.get(query)]
+        return {query: judged.get(query, {}) for query in queries}
 
     def candidates(self, split: str) -> Candidates:
         """The candidate lists of a split; an error that names the splits there are."""

@@ -6,7 +6,8 @@
 
 A split is what the name of a file says. A question is `SPLIT-NUMBER`; the same question in the JSON and the csv file of
 a split is one query. Positive contexts are judged relevant. The candidate list of a question is its positives, then
-its hard negatives, then the other negatives. `answers` keeps the answer strings, for recall by answer.
+its hard negatives, then the other negatives. `answers` keeps the answer strings, for recall by answer, and
+`answered` which questions of a split have some: those of a csv file need no contexts.
 """
 
 from __future__ import annotations
@@ -60,6 +61,14 @@ class Questions:
         kept = self.answers.setdefault(query, [])
         kept += [answer for answer in answers if answer not in kept]
 
+    def answered(self) -> dict[str, list[str]]:
+        """The questions of each split that have answers."""
+        found: dict[str, list[str]] = {}
+        for (split, _), query in self._ids.items():
+            if self.answers.get(query):
+                found.setdefault(split, []).append(query)
+        return found
+
 
 def is_dpr(folder: Path) -> bool:
     """Whether a folder looks like DPR's."""
@@ -89,7 +98,7 @@ def load_dpr(source: str | Path) -> RankingData:
         split: partial(_lists, split, file, questions, queries, corpus) for split, file in json_files.items()
     }
     name = source.resolve().name if source.is_dir() else bare_stem(source)
-    return RankingData(name, corpus, queries, qrels, LazySplits(readers), questions.answers)
+    return RankingData(name, corpus, queries, qrels, LazySplits(readers), questions.answers, questions.answered())
 
 
 def _passages(path: Path) -> Texts:

@@ -11,10 +11,11 @@ from typing import Any
 from limbeck.data import Candidates, PairData, Qrels, RankingData, load, read_run, write_run
 from limbeck.data.by_kind import by_kind
 from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.evaluation.answers import require_answers
 from limbeck.evaluation.candidates import candidate_run, first_of, with_judged
 from limbeck.evaluation.encoding_cache import Remembering
 from limbeck.evaluation.latency import folder_bytes, measure_latency
-from limbeck.evaluation.measure_names import canonical_name
+from limbeck.evaluation.measure_names import canonical_name, needs_answers
 from limbeck.evaluation.measures import evaluate_run
 from limbeck.evaluation.pair_command import PairEvaluation
 from limbeck.evaluation.rank import (
@@ -114,19 +115,22 @@ def _loaded(request: Request) -> Matcher:
 
 def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
     _refuse_options_of_others(request)
-    judged = data.judgements(request.split)
-    query_ids = sample(sorted(judged), request.limit, request.seed)
-    qrels = {query: judged[query] for query in query_ids}
-    _require_relevant(request, qrels)
     measures = [*(request.measures or ["ndcg@10", "mrr@10", f"recall@{min(request.depth, 100)}"]), *request.also]
     measures = [canonical_name(name) for name in measures]  # a mistake is told before the work is done
+    only_answers = all(map(needs_answers, measures)) and bool(data.answers)
+    judged = data.answered_judgements(request.split) if only_answers else data.judgements(request.split)
+    query_ids = sample(sorted(judged), request.limit, request.seed)
+    qrels = {query: judged[query] for query in query_ids}
+    require_answers(data, measures, query_ids)
+    if not only_answers:
+        _require_relevant(request, qrels)
     ranker = _Ranker(request, data, query_ids)
     run, task = ranker.rank(request.model)
-    result = evaluate_run(run, qrels, measures, request.relevance_level)
+    result = evaluate_run(run, qrels, measures, request.relevance_level, data)
     comparisons: tuple[Comparison, ...] = ()
     if request.against is not None:
         other, _ = ranker.rank(request.against, rival=True)
-        baseline = evaluate_run(other, qrels, measures, request.relevance_level)
+        baseline = evaluate_run(other, qrels, measures, request.relevance_level, data)
         comparisons = tuple(compare_rankings(result, baseline, name) for name in result.means)
     if request.run is not None:
         write_run(run, request.run)
@@ -256,7 +260,8 @@ class _Ranker:
         return self.indexes[name]
 
     def _searched(self, index: SearchIndex, rival: bool) -> Candidates:
-        judged = list({key for query in self.query_ids for key in self.data.judgements(self.request.split)[query]})
+        grades = self.data.qrels.get(self.request.split, {})
+        judged = list({key for query in self.query_ids for key in grades.get(query, {})})
         if judged and (index.collection.find(judged) < 0).all():
             problem = (
                 f"contains none of the {len(judged):,} documents that {self.data.name} judges (e.g. {judged[0]!r})"
@@ -284,7 +289,7 @@ class _Ranker:
             wanted = request.candidates or "bm25"
             source = candidate_run(self.data, self.query_ids, wanted, request.split, request.depth)
             found = first_of(source, self.query_ids, request.depth)
-            judged = self.data.judgements(request.split)
+            judged = self.data.qrels.get(request.split, {})
             self._lists = with_judged(found, judged) if request.add_judged else found
         return self._lists
 

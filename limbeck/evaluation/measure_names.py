@@ -18,18 +18,19 @@ _BASES = {
     "p": "P",
     "success": "Success",
 }  # as ir-measures says
+ANSWER_RECALL = "answer_recall"  # by answer strings (`answers.py`); ir-measures has none
 _ALIASES = {"rr": "mrr", "r": "recall", "ap": "map", "precision": "p"}
-_NEEDS_CUTOFF = ("recall", "p", "success")
-_SPELLING = re.compile(r"(?P<base>[a-z]+)(?:@(?P<cutoff>[1-9][0-9]*))?")
+_NEEDS_CUTOFF = ("recall", "p", "success", ANSWER_RECALL)
+_SPELLING = re.compile(r"(?P<base>[a-z_]+)(?:@(?P<cutoff>[1-9][0-9]*))?")
 
 
 def canonical_name(name: str) -> str:
     """One spelling for each measure: `RR@10` and `MRR@10` are `mrr@10`."""
     spelling = _SPELLING.fullmatch(name.strip().lower())
     base = _ALIASES.get(spelling["base"], spelling["base"]) if spelling else ""
-    if not spelling or base not in _BASES:
+    if not spelling or base not in (*_BASES, ANSWER_RECALL):
         word = re.split(r"[@(]", name.strip().lower())[0]
-        known = [*_BASES, *_ALIASES]
+        known = [*_BASES, *_ALIASES, ANSWER_RECALL]
         problem = "the cutoff must be a whole number, 1 or more" if word in known else did_you_mean(word, known)
         raise LimbeckError(f"unknown measure {name!r}; {problem}")
     if spelling["cutoff"] is None:
@@ -39,9 +40,16 @@ def canonical_name(name: str) -> str:
     return f"{base}@{spelling['cutoff']}"
 
 
+def needs_answers(name: str) -> bool:
+    """Whether a measure, by its canonical name, looks for answers instead of judgements."""
+    return name.startswith(f"{ANSWER_RECALL}@")
+
+
 def parse_measure(name: str, relevance_level: int = 1) -> ir_measures.Measure:
     """The ir-measures object for a name."""
     base, _, cutoff = canonical_name(name).partition("@")
+    if base not in _BASES:
+        raise LimbeckError(f"measure {name!r} is not one of ir-measures'; known: {', '.join(_BASES)}")
     import ir_measures
 
     measure = getattr(ir_measures, _BASES[base])

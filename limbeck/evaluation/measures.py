@@ -10,6 +10,8 @@ How the field does it, and so do we (trec_eval, BEIR's scripts and ir-measures a
 - Equal scores: the document with the greater id comes first, trec_eval's rule. ir-measures hands MRR@k to a program
   with the opposite rule, so the order is settled here and every measure sees the same ranking. No two scores that
   differ are ever taken for equal, where trec_eval compares them in single precision.
+- `answer_recall@k` looks for answer strings instead of judged documents (`answers.py`). A query without answers counts
+  as 0.
 """
 
 from __future__ import annotations
@@ -19,18 +21,23 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from limbeck.data.dataset import Candidates, Qrels, Run, ranked
+from limbeck.data.dataset import Candidates, Qrels, RankingData, Run, ranked
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measure_names import canonical_name, parse_measure
+from limbeck.evaluation.answers import answer_recalls
+from limbeck.evaluation.measure_names import canonical_name, needs_answers, parse_measure
 from limbeck.evaluation.ranking_result import RankingResult
 
 DEFAULT_MEASURES = ("ndcg@10", "mrr@10", "recall@100")
 
 
 def evaluate_run(
-    run: Candidates, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES, relevance_level: int = 1
+    run: Candidates,
+    qrels: Qrels,
+    measures: Sequence[str] = DEFAULT_MEASURES,
+    relevance_level: int = 1,
+    data: RankingData | None = None,
 ) -> RankingResult:
-    """Measure a run against judgements; see the rules at the top of this file."""
+    """Measure a run against judgements; see the rules at the top of this file. Recall by answers needs the `data`."""
     if not qrels:
         raise LimbeckError("there are no judged queries; give qrels, or compare with a teacher instead")
     if relevance_level < 1:
@@ -49,15 +56,32 @@ def evaluate_run(
             f"none of the run's queries is judged (the run has {next(iter(run))!r}, the qrels have {query_ids[0]!r}); "
             "use the qrels of the split that the run was made from"
         )
-    parsed = {parse_measure(name, relevance_level): name for name in names}
-    place = {query: row for row, query in enumerate(query_ids)}
-    per_query = {name: np.zeros(len(query_ids)) for name in names}
-    import ir_measures
-
-    for metric in ir_measures.iter_calc(list(parsed), qrels, _by_rank(ranked)):
-        per_query[parsed[metric.measure]][place[metric.query_id]] = metric.value
+    by_answer = {name: int(name.partition("@")[2]) for name in names if needs_answers(name)}
+    values = _judged([name for name in names if name not in by_answer], query_ids, qrels, ranked, relevance_level)
+    if by_answer:
+        if data is None:
+            raise LimbeckError(f"{next(iter(by_answer))}: needs data with answers, and none are given; use recall@k")
+        found = answer_recalls(ranked, query_ids, list(by_answer.values()), data)
+        values |= {name: found[cutoff] for name, cutoff in by_answer.items()}
+    per_query = {name: values[name] for name in names}
     without = sum(not _has_relevant(qrels[query].values(), relevance_level) for query in query_ids)
     return RankingResult(query_ids, per_query, len(query_ids) - len(ranked), without)
+
+
+def _judged(
+    names: list[str], query_ids: Sequence[str], qrels: Qrels, run: Candidates, level: int
+) -> dict[str, np.ndarray]:
+    """What ir-measures says: name -> [queries]."""
+    if not names:
+        return {}
+    import ir_measures
+
+    values = {name: np.zeros(len(query_ids)) for name in names}
+    parsed = {parse_measure(name, level): name for name in names}
+    place = {query: row for row, query in enumerate(query_ids)}
+    for metric in ir_measures.iter_calc(list(parsed), qrels, _by_rank(run)):
+        values[parsed[metric.measure]][place[metric.query_id]] = metric.value
+    return values
 
 
 def _has_relevant(grades: Iterable[int], relevance_level: int) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from limbeck.data import Qrels, RankingData, load
 from limbeck.data.by_kind import require_ranking
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.measure_names import canonical_name
+from limbeck.evaluation.measure_names import canonical_name, needs_answers
 from limbeck.evaluation.tune import DEPTH, Lists, Tuning, tune_alpha
 from limbeck.progress import progress, say
 from limbeck.search.hybrid import List, require_alpha
@@ -47,6 +47,8 @@ def tune_index(
     some alpha look best, and the index would be worse off with it than without.
     """
     measure = canonical_name(measure)  # a mistake is told before the work is done
+    if needs_answers(measure):
+        raise LimbeckError(f"--measure {measure}: alpha is tuned on judged documents; use ndcg@10 or recall@k")
     for alpha in alphas or ():
         require_alpha(alpha)
     data = require_ranking(load(source), source, remedy="give a set with queries and judgements")

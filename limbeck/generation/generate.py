@@ -78,7 +78,7 @@ def generate_queries(
 
 def _check(settings: Settings, model: str | None, draw_from: str | Path | None, out: Path) -> None:
     if bare_suffix(out) != ".jsonl":
-        raise bad_input(out, "is no .jsonl file", "call it queries.jsonl, say")
+        raise bad_input(out, "is not a .jsonl file", "call it queries.jsonl, say")
     if settings.how == "model" and model is None:
         raise LimbeckError("--how model: needs a seq2seq model; name one with --model, or use --how perturb")
     if settings.how != "model" and model is not None:

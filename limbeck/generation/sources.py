@@ -79,7 +79,8 @@ def training_queries(data: RankingData, split: str | None) -> tuple[Texts, int]:
     if not data.qrels and split is None:
         return data.queries, 0
     chosen = data.queries.rows(data.judgements(split or TRAIN))
-    measured = {query for name, judged in data.qrels.items() if _MEASURES.match(name) for query in judged}
+    named = [*data.qrels.items(), *data.answered.items()]
+    measured = {query for name, queries in named if _MEASURES.match(name) for query in queries}
     said = {text_key(text) for text in data.queries.take(data.queries.rows(measured))}
     rows = [row for row in chosen.tolist() if text_key(data.queries.text_at(row)) not in said]
     return Texts.build(data.queries.record_at(row) for row in rows), len(chosen) - len(rows)

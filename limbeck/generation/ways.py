@@ -56,9 +56,9 @@ class Settings:
             if self.how != way:
                 raise LimbeckError(f"--{name.replace('_', '-')}: belongs to --how {way}; leave it out")
             if name in ("mask", "drop", "swap") and not 0 <= value < 1:
-                raise LimbeckError(f"--{name} {value}: is no share; give a number from 0 up to, but not, 1")
+                raise LimbeckError(f"--{name} {value}: is not a share; give 0 or more, and less than 1")
         if self.noise is not None and not 0 <= self.noise < math.inf:
-            raise LimbeckError(f"--noise {self.noise}: is no standard deviation; give a number from 0 up")
+            raise LimbeckError(f"--noise {self.noise}: is not a standard deviation; give 0 or more")
         if self.max_length is not None and self.max_length < 1:
             raise LimbeckError(f"--max-length {self.max_length}: nothing could be written; give 1 or more")
 

@@ -168,6 +168,11 @@ class Matcher(nn.Module, ABC):
         """The positions whose texts pass through something that is trained."""
         return tuple(range(self.texts))
 
+    @property
+    def aligned_positions(self) -> tuple[int, ...]:
+        """The positions whose texts `align` wants."""
+        return self.trained_positions
+
     aligned_on: int | None = 4000  # texts that `align` needs; None: the more the better
 
     def align(
@@ -236,7 +241,7 @@ class Matcher(nn.Module, ABC):
     def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[tuple[int, float]]:
         """The documents' positions and scores, best first; equal scores keep their order."""
         if isinstance(documents, str):
-            raise LimbeckError("rank wants a list of documents, not one text; put it in a list")
+            raise LimbeckError("rank needs a list of documents, not one text; put it in a list")
         if self.outputs != 1:
             raise LimbeckError(f"rank needs one score per pair, and this {self.kind} gives {self.outputs}; use score")
         scores = self.score([(query, document) for document in documents])

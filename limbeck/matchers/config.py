@@ -69,18 +69,20 @@ class MatcherConfig(BaseModel):
     )
     layers: Layers | None = Field(
         None,
-        description="layers to keep: a number (the first so many), a list, e.g. [0, 5], or `auto:2` (dual_encoder): "
+        description="layers to keep: a number (the first N layers), a list, e.g. [0, 5], or `auto:2` (dual_encoder): "
         "try subsets of two on a sample of texts and keep the best; `auto` takes a third; all by default",
     )
     query_length: int = Field(
-        32, ge=4, description="tokens of a query, special ones included; colbert fills it with [MASK]"
+        32,
+        ge=4,
+        description="maximum tokens of a query, with special tokens; colbert fills queries with [MASK] to this length",
     )
-    document_length: int = Field(128, ge=4, description="tokens of a document, special ones included")
+    document_length: int = Field(128, ge=4, description="maximum tokens of a document, with special tokens")
     inner_dropout: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="dropout inside the transformer, in training only; its own by default, 0 trains faster",
+        description="dropout inside the transformer, in training only; its own rate by default, 0 trains faster",
     )
 
     @model_validator(mode="before")
@@ -109,7 +111,7 @@ class MatcherConfig(BaseModel):
         if isinstance(layers, int) and layers < 1:
             raise ValueError("keep at least one layer")
         if isinstance(layers, tuple) and (not layers or layers[0] < 0 or list(layers) != sorted(set(layers))):
-            raise ValueError(f"{list(layers)}: give the numbers of the layers to keep in rising order, from 0")
+            raise ValueError(f"{list(layers)}: give the layer numbers in increasing order, starting at 0")
         return layers
 
     @property
@@ -187,7 +189,7 @@ def _of_its_kind(given: Any, _: Any) -> MatcherConfig:
     if isinstance(given, MatcherConfig):
         return given
     if not isinstance(given, dict):
-        raise ValueError("is no mapping; give kind, init_from and so on")
+        raise ValueError("is not a mapping; give kind, init_from and so on")
     kind = given.get("kind", DEFAULT_KIND)
     try:
         config = architecture_of(kind).config_type

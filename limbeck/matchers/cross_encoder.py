@@ -72,7 +72,7 @@ class CrossEncoderConfig(MatcherConfig):
     offset: float | None = Field(
         None,
         allow_inf_nan=False,
-        description="a learnt offset that starts at this, e.g. -10, so that scores can be a probability's logit "
+        description="start of a learnt offset, e.g. -10, so that scores can be logits of probabilities "
         "(with pooling: segments)",
     )
     outputs: int = Field(1, ge=1, description="scores per pair")

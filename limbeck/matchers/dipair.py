@@ -57,8 +57,8 @@ class SlotsConfig(MatcherConfig):
 
     hides_tokens: ClassVar[bool] = False  # certain tokens are kept, which must be there
 
-    untied: bool = Field(False, description="an encoder for each text")
-    tokens: tuple[int, ...] = Field((4, 8), description="vectors that each text keeps, one number a text")
+    untied: bool = Field(False, description="a separate encoder for each text")
+    tokens: tuple[int, ...] = Field((4, 8), description="vectors that each text keeps; one number per text")
 
     @property
     def text_count(self) -> int:
@@ -82,10 +82,10 @@ class DiPairConfig(SlotsConfig):
     take: Literal["first", "last"] = Field("first", description="which of a text's tokens are kept")
     head: Literal["transformer", "transformer+cosine", "ffnn", "cosine"] = Field(
         "transformer",
-        description="what reads the kept tokens; cosine, of one vector each, has no sizes; transformer+cosine adds to "
-        "the cosine of the first ones",
+        description="the network that reads the kept tokens; cosine compares one vector of each text and has no sizes; "
+        "transformer+cosine adds its output to the cosine of the first vectors",
     )
-    head_layers: int = Field(2, ge=1, description="transformer layers, or hidden layers of ffnn")
+    head_layers: int = Field(2, ge=1, description="number of transformer layers, or of hidden layers of ffnn")
     head_heads: int = Field(1, ge=1, description="attention heads of a transformer head")
     head_width: int = Field(1024, ge=1, description="the head's inner width; 128 for ffnn")
 
@@ -98,11 +98,11 @@ class DiPairConfig(SlotsConfig):
     def _head_fits_the_tokens(self) -> DiPairConfig:
         for name, count in (("query_length", self.tokens[0]), ("document_length", max(self.tokens[1:]))):
             if count > getattr(self, name):
-                raise ValueError(f"tokens: {count} is more than {name} ({getattr(self, name)}) leaves; keep fewer")
+                raise ValueError(f"tokens: {count} is too many for {name} ({getattr(self, name)}); keep fewer")
         if self.head == "cosine" and (self.tokens != (1, 1) or self.outputs != 1):
-            raise ValueError("head: cosine is of two vectors and gives one score; use tokens: [1, 1] and outputs: 1")
+            raise ValueError("head: cosine compares two vectors and gives one score; use tokens: [1, 1] and outputs: 1")
         if self.head == "transformer+cosine" and (len(self.tokens) != 2 or self.outputs != 1):
-            raise ValueError("head: transformer+cosine is of two texts and gives one score; use head: transformer")
+            raise ValueError("head: transformer+cosine compares two texts and gives one score; use head: transformer")
         if self.dim is not None and self.dim % self.head_heads:
             raise ValueError(f"dim ({self.dim}) is not a multiple of head_heads ({self.head_heads})")
         return self
@@ -357,7 +357,7 @@ class DiPair(EncodingMatcher):
         matcher = cls(config, [Transformer.load(str(place), **HERE_ONLY) for place in places])
         missing, unexpected = matcher.load_state_dict(load_file(folder / HEAD), strict=False)
         if unexpected or any(not name.startswith("encoders.") for name in missing):
-            raise bad_input(folder / HEAD, "does not fit its configuration", "save the model again")
+            raise bad_input(folder / HEAD, "does not match its configuration", "save the model again")
         return matcher
 
 

@@ -65,7 +65,7 @@ class DualEncoderConfig(MatcherConfig):
     dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
     layer_norm: bool = Field(False, description="layer norm on the pooled output")
     dim: int | None = Field(None, ge=1, le=65536, description="vector size after a learnt projection; none by default")
-    similarity: Literal["dot", "cosine"] = Field("dot", description="how vectors meet")
+    similarity: Literal["dot", "cosine"] = Field("dot", description="how two vectors are compared")
     scale: float | None = Field(
         None, gt=0, description="unit vectors, then a learnt linear map that starts as this scale (with dot)"
     )
@@ -227,6 +227,10 @@ class DualEncoder(EncodingMatcher):
     @property
     def trained_positions(self) -> tuple[int, ...]:
         return (0,) if self.fixed_documents else (0, 1)
+
+    @property
+    def aligned_positions(self) -> tuple[int, ...]:
+        return (0, 1) if isinstance(self.tower.transformer("query"), StaticEmbedding) else self.trained_positions
 
     @property
     def aligned_on(self) -> int | None:  # type: ignore[override]

@@ -18,7 +18,7 @@ from limbeck.file_list import NAME, read_list, require_as_listed
 Part = tuple[str, Path]  # a module's class and the folder that it lies in
 
 OWN_CONFIG = "limbeck.json"  # of kinds that sentence-transformers does not have
-SAVE_AGAIN = "get the folder again from where it came, or save the model again"
+SAVE_AGAIN = "download or copy the folder again, or save the model again"
 CONVERT = (
     "convert it once, where you trust it: load it with sentence-transformers (or transformers and its tokenizer) and "
     "save it to another folder; docs/security.md has the lines"
@@ -75,7 +75,7 @@ def _check_list(folder: Path) -> None:
     remedy = f"copy the model again; if you changed it on purpose, delete {NAME}"
     listed = read_list(folder, remedy)
     if listed is not None:
-        require_as_listed(folder, listed.files, "is not as it was saved (its checksum differs)", remedy)
+        require_as_listed(folder, listed.files, "has changed since it was saved (its checksum differs)", remedy)
 
 
 def check_settings(folder: Path) -> None:
@@ -118,7 +118,7 @@ def _part(kind: str, place: Path) -> Iterator[Part]:
         raise bad_input(place / "router_config.json", "no such file", SAVE_AGAIN)
     types = _json(listing, dict).get("types")
     if not isinstance(types, dict) or not types:
-        raise bad_input(listing, "names no modules", SAVE_AGAIN)
+        raise bad_input(listing, "lists no modules", SAVE_AGAIN)
     for path, kind in types.items():
         yield from _part(_known(kind, listing), _inside(place, path, listing))
 
@@ -168,12 +168,14 @@ def _check_no_code(place: Path) -> None:
             continue
         if _names(_json(file), "auto_map"):
             remedy = f"{NO_CODE}; remove auto_map if transformers has the architecture itself"
-            raise bad_input(file, "asks for Python code of the model's own (auto_map)", remedy)
+            raise bad_input(file, "asks for Python code from the model folder (auto_map)", remedy)
     if (place / "custom_generate").exists():
         raise bad_input(place / "custom_generate", "is Python code", f"{NO_CODE}; remove it")
     if (place / "adapter_config.json").exists():
-        problem = "is an adapter, whose weights belong to another model"
-        raise bad_input(place / "adapter_config.json", problem, "merge it with its base model and save the whole")
+        problem = "is an adapter for another model"
+        raise bad_input(
+            place / "adapter_config.json", problem, "merge it with its base model and save the merged model"
+        )
 
 
 def _names(value: Any, key: str) -> bool:
@@ -212,7 +214,7 @@ def _check_settings(place: Path) -> None:
     for file in _files(place, "sentence_*_config.json"):
         values = _json(file, dict)
         if values.get("tokenizer_name_or_path"):
-            raise bad_input(file, "takes its tokenizer from elsewhere", "save the model with its tokenizer")
+            raise bad_input(file, "takes its tokenizer from another folder", "save the model with its tokenizer")
         if values.get("transformer_task", TASKS[0]) not in TASKS:
             raise bad_input(file, f"transformer_task: {values['transformer_task']!r} is not supported", NO_CODE)
         text = (values.get("modality_config") or {"text": {}}).get("text") or {}
@@ -242,7 +244,7 @@ def _check_weights(place: Path) -> None:
         return
     pickled = [file for pattern in PICKLES for file in _files(place, pattern)]
     if pickled:
-        problem = "is a pickle, which can run code when it is read, and there are no safetensors weights"
+        problem = "is a pickle, which can run code when it is read, and it has no safetensors weights"
         raise bad_input(pickled[0], problem, CONVERT)
     raise bad_input(place / LOADED[0], "no such file", SAVE_AGAIN)
 
@@ -250,7 +252,7 @@ def _check_weights(place: Path) -> None:
 def _shards(index: Path) -> list[Path]:
     shards = _json(index, dict).get("weight_map")
     if not isinstance(shards, dict) or not shards:
-        raise bad_input(index, "names no weights", SAVE_AGAIN)
+        raise bad_input(index, "lists no weights", SAVE_AGAIN)
     names = sorted(set(map(str, shards.values())))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
@@ -281,7 +283,7 @@ def _json(file: Path, kind: type | None = None) -> Any:
     except (ValueError, RecursionError) as error:
         raise bad_input(file, "is not valid JSON", SAVE_AGAIN) from error
     if kind is not None and not isinstance(value, kind):
-        raise bad_input(file, f"must hold a JSON {'object' if kind is dict else 'list'}", SAVE_AGAIN)
+        raise bad_input(file, f"must be a JSON {'object' if kind is dict else 'list'}", SAVE_AGAIN)
     return value
 
 

@@ -56,7 +56,7 @@ def _kind(folder: Path) -> type[Matcher]:
     if own is not None:
         if own not in known:
             remedy = "install the plugin that defines it, or give --plugin FILE"
-            raise bad_input(folder / CONFIG, f"is a {own!r}, which is no kind that is known here", remedy)
+            raise bad_input(folder / CONFIG, f"is a {own!r}, a kind that limbeck does not know", remedy)
         return known[own]
     told = read_settings(folder / "config_sentence_transformers.json").get("model_type")
     if told:

@@ -88,4 +88,4 @@ def _ask_hub(name: str, revision: str | None) -> None:
         raise LimbeckError(f"{name}: no such folder, and no such model on the hub; {_WANTED}") from error
     except Exception as error:  # whatever the network, the proxy or the hub's client says
         reason = str(error).strip().split("\n", 1)[0][:100] or type(error).__name__
-        raise LimbeckError(f"{name}: no such folder, and the hub does not answer ({reason}); {_WANTED}") from error
+        raise LimbeckError(f"{name}: no such folder, and the hub did not answer ({reason}); {_WANTED}") from error

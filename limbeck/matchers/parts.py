@@ -39,7 +39,7 @@ def start_transformer(
         _set_dropout(transformer.model, config.inner_dropout)
     positions = getattr(transformer.config, "max_position_embeddings", None) or 0
     if 0 < positions < lengths["max_seq_length"]:
-        problem = f"a length of {lengths['max_seq_length']} tokens is more than {config.init_from} has positions for"
+        problem = f"a length of {lengths['max_seq_length']} tokens is more than the positions of {config.init_from}"
         raise LimbeckError(f"{problem}; ask for at most {positions}")
     for name, parameter in transformer.model.named_parameters():
         if name.startswith("pooler."):  # BERT's own pooler is not in any score

@@ -19,7 +19,7 @@ class PolyEncoderConfig(SlotsConfig):
     """Several codes of one text, one vector of the other."""
 
     kind: Literal["poly_encoder"] = "poly_encoder"
-    pooling: Literal["mean", "cls"] = Field("mean", description="what the text without codes keeps")
+    pooling: Literal["mean", "cls"] = Field("mean", description="how the text without codes becomes one vector")
     tokens: tuple[int, ...] = Field((16, 1), description="codes of one text, and one vector of the other")
 
     @model_validator(mode="after")

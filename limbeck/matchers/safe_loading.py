@@ -116,7 +116,7 @@ def _refuse_made_up_weights(folder: str | Path, model: PreTrainedModel, report: 
         wrong = {name for name in wrong if not name.startswith("pooler.")}
     if wrong:
         problem = f"{len(wrong)} weights that its configuration asks for are missing or have another shape"
-        remedy = "get the folder again from where it came, or check its config.json"
+        remedy = "download or copy the folder again, or check its config.json"
         raise LimbeckError(f"{folder}: {problem} ({_first(wrong)}); {remedy}")
 
 
@@ -130,8 +130,8 @@ def _refuse_left_out_layers(folder: str | Path, model: PreTrainedModel, report: 
         if _LAYER.search(name) and _LAYER.sub(".0.", name.removeprefix(prefix), count=1) in known
     }
     if left:
-        problem = f"{len(left)} weights have no place in the model that its configuration describes"
-        remedy = "get the folder again from where it came, or check its config.json"
+        problem = f"{len(left)} weights do not fit the model that its configuration describes"
+        remedy = "download or copy the folder again, or check its config.json"
         raise LimbeckError(f"{folder}: {problem} ({_first(left)}); {remedy}")
 
 
@@ -152,18 +152,18 @@ def check_tokens(module: nn.Module, folder: str | Path) -> None:
 def check_vocabulary(tokenizer: Any, table: Any, folder: str | Path) -> None:
     """Every token needs an embedding; far fewer tokens than embeddings means that the vocabulary was not found."""
     rows, ids = table.weight.shape[0], tokenizer.get_vocab().values()
-    remedy = "get the folder again from where it came; its tokenizer belongs to another model"
+    remedy = "its tokenizer belongs to another model; download or copy the folder again"
     if max(ids, default=-1) >= rows:
-        raise LimbeckError(f"{folder}: has token ids up to {max(ids)} and embeddings for {rows}; {remedy}")
+        raise LimbeckError(f"{folder}: has token ids up to {max(ids)}, but embeddings for {rows}; {remedy}")
     if len(ids) < rows / 2:
-        raise LimbeckError(f"{folder}: has {len(ids)} tokens and embeddings for {rows}; {remedy}")
+        raise LimbeckError(f"{folder}: has {len(ids)} tokens, but embeddings for {rows}; {remedy}")
 
 
 def _check_positions(part: Transformer, folder: str | Path) -> None:
     longest = max(length or 0 for length in (part.max_seq_length, part.query_length, part.document_length))
     for name, module in part.model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and longest > len(module.weight):
-            problem = f"reads up to {longest} tokens and has positions for {len(module.weight)}"
+            problem = f"reads up to {longest} tokens, but has positions for {len(module.weight)}"
             raise LimbeckError(f"{folder}: {problem}; lower the lengths in its configuration")
 
 

@@ -46,14 +46,18 @@ def start_of(config: Config, side: str | None = None) -> Config:
     folder = Path(config.init_from)
     if (folder / OWN_CONFIG).exists() and not (folder / "modules.json").exists():
         kind = read_settings(folder / OWN_CONFIG).get("kind")
-        raise LimbeckError(f"{config.init_from}: a {kind} cannot be a start; take its encoder: {folder / 'encoder-0'}")
+        raise LimbeckError(
+            f"{config.init_from}: a {kind} cannot be used for init_from; use its encoder: {folder / 'encoder-0'}"
+        )
     routes = read_settings(folder / "router_config.json").get("structure")
     if routes is None:
         place = next((place for kind, place in parts(folder) if kind in ENCODERS), folder)
         return config.model_copy(update={"init_from": str(place)})
     if side is None or side not in routes:
         first = folder / next(iter(routes.values()))[0]
-        raise LimbeckError(f"{config.init_from}: has a tower for each side; set untied: true, or start from {first}")
+        raise LimbeckError(
+            f"{config.init_from}: has a separate tower for each side; set untied: true, or start from {first}"
+        )
     return config.model_copy(update={"init_from": str(folder / routes[side][0])})
 
 
@@ -93,8 +97,8 @@ def go_on(start: str, fresh: list[Any], learnt: list[Any], new_head: bool = Fals
         return [*go_on(start, fresh[:-1], learnt[:-1]), fresh[-1]]
     if [_shape(module) for module in fresh[: len(learnt)]] != [_shape(module) for module in learnt]:
         theirs, ours = (", ".join(map(_shape, some)) for some in (learnt, fresh))
-        remedy = "leave dim, scale and layer_norm out to keep that; to lose it, delete modules.json from a copy of it"
-        raise LimbeckError(f"{start}: has learnt {theirs} after its transformer, and not {ours}; {remedy}")
+        remedy = "leave out dim, scale and layer_norm to keep them; to drop them, delete modules.json in a copy"
+        raise LimbeckError(f"{start}: has learnt {theirs} after its transformer, not {ours}; {remedy}")
     return [*learnt, *fresh[len(learnt) :]]
 
 
@@ -106,7 +110,7 @@ def keeps_tct(config: Any) -> bool:
     names = ("pooling", "layer_norm", "dim", "similarity", "scale", "prompts", "untied")
     changed = next((name for name in names if getattr(config, name) != getattr(plain, name)), None)
     if changed is not None:
-        problem = f"reads texts as TCT-ColBERT does, and {changed} does not go with that"
+        problem = f"reads texts as TCT-ColBERT does, and {changed} does not fit that"
         raise LimbeckError(f"{config.init_from}: {problem}; drop {changed}, or start from another model")
     return True
 

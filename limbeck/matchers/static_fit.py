@@ -1,11 +1,15 @@
 """Token vectors in closed form: those whose sums come nearest to a teacher's embeddings of many texts.
 
-With X [texts, tokens] the counts of each text's tokens over the root of its length, and T [texts, dim] the teacher's
+With X [texts, tokens] the counts of each text's tokens over the length of its sum, and T [texts, dim] the teacher's
 embeddings, the table W [tokens, dim] minimises |XW - T|^2 + strength |W - P|^2. No labels and no gradients are needed.
+The length of a sum is the root of its number of tokens at first, then what a first solution makes it.
 
 The prior P is what is known of a token before any text is read: F M, where F [tokens, width] is what the teacher makes
 of each token alone (or, without a teacher, the table as it is), and M the linear map that brings XF nearest to T. A
-token that no text has keeps its row of P. On 3,000 medical questions that is worth a cosine of 0.92 instead of 0.87.
+token that no text has keeps its row of P. On pydocs, from its 2,038 training queries alone, the search of the teacher's
+documents keeps 88% of its quality; with zero as the prior it keeps 55%.
+
+Documents are texts like any others: with the vectors of an index that is there, nothing has to be encoded but tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.chunks import SIDES, Side
@@ -28,6 +33,8 @@ from limbeck.matchers.tower import Tower
 from limbeck.progress import progress
 
 STRENGTHS = (1.0, 0.3, 0.1, 0.03)  # that are tried; the one that does best on held-out texts is used on all
+FIRST = 0.3  # strength of the solution that says how long sums are
+SHORTEST = 0.2  # a shorter sum counts as one of this length
 HELD_OUT = 0.1  # of the texts, and at most
 MOST_HELD_OUT = 2000
 FEWEST = 20  # texts; of fewer, none can be held out
@@ -65,7 +72,7 @@ def fit_static(
         problem = f"{len(texts)} texts and {len(targets)} embeddings cannot be fitted"
         raise LimbeckError(f"{problem}; give at least {FEWEST} texts, each with its embedding")
     prompt = matcher.tower.prompt(side) or ""
-    design = counts(part, [prompt + text for text in texts])
+    design = counts(_reader(part, reference), [prompt + text for text in texts], part.num_embeddings)
     known = token_outputs(reference.tower, side, part) if reference is not None else None
     features = part.embedding.weight.detach().cpu().numpy() if known is None else known
     unit = _unit(np.asarray(targets, dtype=np.float32))
@@ -89,22 +96,36 @@ def fit_towers(
     reference: Any,
     seed: int = 0,
 ) -> list[float]:
-    """Fit the static towers at `positions`: one table for both where they share it. Cosines on held-out texts."""
-    shared = len(positions) > 1 and matcher.tower.transformer("query") is matcher.tower.transformer("document")
+    """Fit the static towers at `positions`, in turn. Cosines on held-out texts.
+
+    One table that both share is fitted to all texts; so is a query side whose documents have another tower, because
+    vectors of documents say as much of their words as others do.
+    """
+    first, second = (matcher.tower.transformer(side) for side in SIDES)
+    together = first is second or len(positions) == 1
     found = []
-    for group in [list(positions)] if shared else [[at] for at in positions]:
-        every = [text for at in group for text in texts[at]]
-        wanted = np.concatenate([targets[at] for at in group])
-        found.append(fit_static(matcher, SIDES[group[0]], every, wanted, reference, seed=seed).cosine)
+    for at in positions[:1] if together else positions:
+        group = [other for other in ((0, 1) if together else (at,)) if len(texts[other])]
+        every = [text for other in group for text in texts[other]]
+        wanted = np.concatenate([targets[other] for other in group])
+        found.append(fit_static(matcher, SIDES[at], every, wanted, reference, seed=seed).cosine)
     return found
 
 
-def counts(part: StaticEmbedding, texts: Sequence[str]) -> csr_matrix:
+def _reader(part: StaticEmbedding, reference: Any) -> Tokenizer:
+    """A tokenizer that reads as much of a text as the reference does, whatever the tower itself reads of a query."""
+    copy = Tokenizer.from_str(part.tokenizer.to_str())
+    if reference is not None:
+        copy.enable_truncation(max(reference.tower.words(side)[1] for side in SIDES))
+    return copy
+
+
+def counts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> csr_matrix:
     """X [texts, tokens]: how often each token is in a text, over the root of the text's length."""
-    ids, starts = token_ids(part.tokenizer, texts)
+    ids, starts = token_ids(tokenizer, texts)
     lengths = np.diff(starts)
     values = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)
-    found = csr_matrix((values, ids, starts), shape=(len(texts), part.num_embeddings))
+    found = csr_matrix((values, ids, starts), shape=(len(texts), tokens))
     found.sum_duplicates()
     return found
 
@@ -158,13 +179,32 @@ def _best_strength(
 def _solve(
     design: csr_matrix, targets: np.ndarray, features: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[np.ndarray]:
-    """The table [tokens, dim] for each strength, in turn; each starts from the one before."""
+    """The table [tokens, dim] for each strength, in turn; each starts from the one before.
+
+    What a text's sum is divided by in the end is its own length, not the root of its tokens: a first solution tells.
+    """
     seen = np.unique(design.indices)
-    prior = features @ linear_map(design @ features, targets)
-    compact, table = design[:, seen], prior.copy()
+    compact = design[:, seen]
+    first = _prior(design, targets, features)
+    first[seen] = ridge(compact, targets, FIRST, first[seen])
+    factors = 1 / np.maximum(np.linalg.norm(design @ first, axis=1), SHORTEST)
+    design, compact = _scaled(design, factors), _scaled(compact, factors)
+    prior = _prior(design, targets, features)
+    table = prior.copy()
     for strength in strengths:
         table[seen] = ridge(compact, targets, strength, prior[seen], start=table[seen])
         yield table.copy()
+
+
+def _prior(design: csr_matrix, targets: np.ndarray, features: np.ndarray) -> np.ndarray:
+    return features @ linear_map(design @ features, targets)
+
+
+def _scaled(design: csr_matrix, factors: np.ndarray) -> csr_matrix:
+    """Each row times its factor."""
+    found = design.copy()
+    found.data = (found.data * np.repeat(factors, np.diff(found.indptr))).astype(np.float32)
+    return found
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

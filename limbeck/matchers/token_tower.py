@@ -48,7 +48,7 @@ class TokenTower(Tower):
     def encode_tokens(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> Ragged:
         """The token vectors of texts as float32, for inference; exactly sentence-transformers' own."""
         if isinstance(texts, str):
-            raise LimbeckError("encode wants a list of texts, not one text; put it in a list")
+            raise LimbeckError("encode needs a list of texts, not one text; put it in a list")
         encode = self.model.encode_query if side == "query" else self.model.encode_document
         parts: list[np.ndarray] = []
         with progress("Encoding queries" if side == "query" else "Encoding documents", len(texts)) as advance:

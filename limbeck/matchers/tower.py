@@ -127,7 +127,7 @@ class Tower(nn.Module):
     def encode(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> np.ndarray:
         """The vectors [n, dim] of texts as float32, for inference; sentence-transformers' own to 1e-6."""
         if isinstance(texts, str):
-            raise LimbeckError("encode wants a list of texts, not one text; put it in a list")
+            raise LimbeckError("encode needs a list of texts, not one text; put it in a list")
         if not len(texts):
             return np.zeros((0, self.dim), dtype=np.float32)
         label = "Encoding queries" if side == "query" else "Encoding documents"

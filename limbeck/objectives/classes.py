@@ -38,14 +38,16 @@ class class_ce(Objective):
         if labels.dim() == 2:
             number = torch.where(known, labels, 0.0).long()
             if (number != torch.where(known, labels, 0.0)).any():
-                raise LimbeckError(f"{self}: a label is no whole number; label classes 0 to {count - 1}")
+                raise LimbeckError(f"{self}: a label is not a whole number; label classes 0 to {count - 1}")
             if (number >= count).any() or (number < 0).any():
                 wrong = int(number.max() if (number >= count).any() else number.min())
-                raise LimbeckError(f"{self}: label {wrong} is none of {count} classes; set outputs to their number")
+                raise LimbeckError(
+                    f"{self}: label {wrong} is not one of {count} classes; set outputs to the number of classes"
+                )
             wanted = torch.nn.functional.one_hot(number, count).to(scores.dtype)
         elif labels.shape[-1] != count:
-            problem = f"soft labels have {labels.shape[-1]} numbers and the model {count} outputs"
-            raise LimbeckError(f"{self}: {problem}; set outputs to their number")
+            problem = f"soft labels have {labels.shape[-1]} numbers, but the model has {count} outputs"
+            raise LimbeckError(f"{self}: {problem}; set outputs to the number of classes")
         else:
             wanted = torch.where(known.unsqueeze(-1), labels, 0.0).to(scores.dtype)
         wanted = (1 - self.smoothing) * wanted + self.smoothing / count
@@ -76,8 +78,8 @@ class soft_class_ce(Objective):
         s = _class_scores(self, "student", student, targets)
         t = _class_scores(self, "teacher", teacher, targets).detach().to(s.dtype)
         if s.shape != t.shape:
-            problem = f"the teacher has {t.shape[-1]} classes and the student {s.shape[-1]}"
-            raise LimbeckError(f"{self}: {problem}; set student.outputs to the teacher's")
+            problem = f"the teacher has {t.shape[-1]} classes, but the student has {s.shape[-1]}"
+            raise LimbeckError(f"{self}: {problem}; set student.outputs to the number of the teacher's classes")
         known = targets.mask & ~t.isnan().any(-1)
         wanted = (torch.where(known.unsqueeze(-1), t, 0.0) / self.tau).softmax(-1)
         losses = -(wanted * s.log_softmax(-1)).sum(-1)
@@ -88,7 +90,7 @@ def _class_scores(owner: Objective, side: str, signals: Signals | None, targets:
     """Scores [B, K, C] in at least float32."""
     scores = None if signals is None else signals.scores
     if scores is None:
-        raise LimbeckError(f"{owner} needs {side} scores and there are none; give the recipe a {side} that scores")
+        raise LimbeckError(f"{owner} needs {side} scores, but there are none; give the recipe a {side} that scores")
     if scores.dim() != 3 or scores.shape[:2] != targets.mask.shape:
         remedy = f"use a {side} with an output for each class"
         raise LimbeckError(f"{owner}: {side} scores have shape {list(scores.shape)}, not [pairs, 1, classes]; {remedy}")

@@ -80,7 +80,7 @@ def only_where(useful: Tensor, loss: Tensor) -> Tensor:
 def _checked(objective: Objective, side: str, signals: Signals | None, targets: Targets) -> Tensor:
     scores = None if signals is None else signals.scores
     if scores is None:
-        raise LimbeckError(f"{objective} needs {side} scores and there are none; give the recipe a {side} that scores")
+        raise LimbeckError(f"{objective} needs {side} scores, but there are none; give the recipe a {side} that scores")
     if scores.shape != targets.mask.shape:
         found, wanted = list(scores.shape), list(targets.mask.shape)
         raise LimbeckError(

@@ -96,4 +96,4 @@ def _value(tree: ast.expr, text: str) -> object:
     try:
         return ast.literal_eval(tree)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise LimbeckError(f"objective {text!r} has a value that is no number and no word; {FORM}") from error
+        raise LimbeckError(f"objective {text!r} has a value that is neither a number nor a word; {FORM}") from error

@@ -39,7 +39,7 @@ class masked_lm(Objective):
     needs_student = frozenset({"token_logits"})
 
     def __call__(self, student: Signals, teacher: Signals | None, targets: Targets) -> Tensor:
-        remedy = "a student that restores masked tokens; use a dual_encoder"
+        remedy = "a student that predicts masked tokens; use a dual_encoder"
         return _mean_surprise(*_checked(self, student.token_logits, targets, remedy))
 
 

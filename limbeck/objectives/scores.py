@@ -57,7 +57,7 @@ class _SoftmaxMatching(Objective):
         check_choice(self, "scale", (True, False))
         check_choice(self, "over", ("all", "own"))
         if self.tau != 1.0 and None not in (self.tau_teacher, self.tau_student):
-            raise LimbeckError(f"{self}: tau has no effect beside tau_teacher and tau_student; leave it out")
+            raise LimbeckError(f"{self}: tau has no effect with tau_teacher and tau_student; leave it out")
 
     @property
     def temperatures(self) -> tuple[float, float]:

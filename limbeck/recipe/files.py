@@ -93,7 +93,7 @@ def _read(path: Path, what: str, remedy: str) -> tuple[Any, yaml.Node | None]:
     """The values of a YAML file, and its tree, which knows the lines."""
     if not path.is_file():
         exists = path.exists() or path.is_symlink()
-        raise bad_input(path, f"is no file that holds a {what}" if exists else f"no such {what}", remedy)
+        raise bad_input(path, f"is not a file with a {what}" if exists else f"no such {what}", remedy)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -118,7 +118,7 @@ def parse_recipe(
     place: str,
     tree: yaml.Node | None = None,
     overrides: list[str] | None = None,
-    mend: str = "mend it in the recipe",
+    mend: str = "correct it in the recipe",
 ) -> Recipe:
     """Validate a dictionary as a recipe; the first mistake becomes one line that names its place.
 
@@ -252,7 +252,7 @@ def set_value(values: dict[str, Any], override: str, option: str = "--set") -> d
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = f"the value is not valid YAML ({_why(error)})"
-        raise LimbeckError(f"{option} {override}: {problem}; quote it, or give another") from error
+        raise LimbeckError(f"{option} {override}: {problem}; quote it, or give another value") from error
     copy = renamed(deepcopy(values))
     keys = [RENAMED.get(key, key) for key in path.split(".")]
     target: Any = copy
@@ -269,7 +269,7 @@ def set_value(values: dict[str, Any], override: str, option: str = "--set") -> d
         else:
             target[int(keys[-1])] = value
     except (ValueError, IndexError, TypeError, AttributeError) as error:
-        raise LimbeckError(f"{option} {override}: the recipe has nothing at {path}; check the path") from error
+        raise LimbeckError(f"{option} {override}: the recipe has no key {path}; check the path") from error
     return copy
 
 

@@ -37,58 +37,63 @@ class Part(BaseModel):
 
 
 class DataSpec(Part):
-    """Which texts, and how many of them."""
+    """Which texts to use, and how many."""
 
     source: str = Field(description="a BEIR folder, MS MARCO files, a hub name, ... or `pydocs`")
     train: str = Field("train", description="split to train on")
     dev: str | None = Field("dev", description="split for early stopping and the choice of weights")
     test: str | None = Field("test", description="split to report on")
-    train_queries: int | None = Field(None, ge=1, description="train on so many queries (or pairs), drawn by the seed")
+    train_queries: int | None = Field(
+        None, ge=1, description="train on this many queries (or pairs), drawn with the seed"
+    )
     dev_queries: int | None = Field(100, ge=1)
     test_queries: int | None = Field(None, ge=1)
     labelled_queries: int | None = Field(
-        None, ge=0, description="keep the labels of so many training queries or pairs; the others count as unlabelled"
+        None, ge=0, description="keep the labels of this many training queries or pairs; the others count as unlabelled"
     )
-    min_positives: int = Field(1, ge=1, description="train on labelled queries that have at least so many positives")
+    min_positives: int = Field(1, ge=1, description="train only on labelled queries with at least this many positives")
     keep_positives: int | None = Field(
         None,
         ge=1,
-        description="keep so many positives of each training query, drawn by the seed; the others are unjudged, and"
-        " may be drawn as negatives: labels as sparse as MS MARCO's",
+        description="keep this many positives of each training query, drawn with the seed; the others become unjudged "
+        "and may be drawn as negatives: labels as sparse as MS MARCO's",
     )
-    unlabelled: str | None = Field(None, description="a file of further queries (or pairs) without labels")
+    unlabelled: str | None = Field(None, description="a file with more queries (or pairs), without labels")
     unlabelled_documents: str | None = Field(
-        None, description="a file of further documents, for objectives that match the embeddings of documents"
+        None, description="a file with more documents, for objectives that match the embeddings of documents"
     )
     spans: int = Field(
         0,
         ge=0,
         le=100,
-        description="take so many spans of each document (sentences, or some words in a row) as further training "
+        description="add this many spans of each document (sentences, or a few consecutive words) as training "
         "queries without labels, for objectives that match embeddings and for `student.align`",
     )
-    seed: int | None = Field(None, ge=0, lt=2**31, description="draws queries and negatives; the recipe's by default")
+    seed: int | None = Field(
+        None, ge=0, lt=2**31, description="seed for drawing queries and negatives; the recipe's seed by default"
+    )
 
 
 class ListSpec(Part):
     """Which documents a query is trained on."""
 
-    size: int = Field(8, ge=1, description="K: documents in a query's list, positives included")
+    size: int = Field(8, ge=1, description="K: documents in a query's list, including positives")
     pool: int = Field(32, ge=1, description="candidates per query, from which lists are drawn")
     negatives: str = Field(
         "auto",
-        description="bm25, uniform, given (by the data), scored (by the teacher), joined by +, a TREC run file, "
-        "or the folder of an index, whose nearest documents are mined; "
-        "auto is scored where the teacher is only scores, else bm25",
+        description="bm25, uniform, given (by the data), scored (by the teacher), or several joined by +; "
+        "a TREC run file; or the folder of an index, to mine the nearest documents; "
+        "auto: scored if the teacher is only scores, else bm25",
     )
     pick: Literal["sample", "top"] = Field(
-        "sample", description="draw anew each epoch, or the K with the highest teacher score; positives always stay"
+        "sample",
+        description="sample: draw again each epoch; top: the K with the highest teacher score; positives always stay",
     )
-    in_batch: bool = Field(False, description="every document of the batch is in every query's list")
+    in_batch: bool = Field(False, description="put every document of the batch in every query's list")
     false_negative_margin: float | None = Field(
         None,
-        description="leave out candidates that the teacher does not score lower than the query's best positive by this "
-        "much: likely positives that nobody judged, which mined negatives are full of",
+        description="leave out candidates unless the teacher scores them at least this much below the query's best "
+        "positive; mined negatives contain many positives that nobody judged",
     )
 
     @property
@@ -103,7 +108,7 @@ class ListSpec(Part):
         names = self.negatives.split("+") if not Path(self.negatives).exists() else [self.negatives]
         unknown = next((name for name in names if name not in SOURCES and not _minable(name)), None)
         if unknown is not None and self.negatives != "auto":
-            problem = f"{unknown!r} is no run file and no index"
+            problem = f"{unknown!r} is not a run file and not an index"
             raise ValueError(f"negatives: {problem}; use {', '.join(SOURCES)}, a TREC run, or an index's folder")
         return self
 
@@ -117,10 +122,10 @@ class Stage(Part):
 
     objectives: list[str] = Field(min_length=1, description="e.g. `softmax_ce(tau=2)` or `0.1 * one_hot`")
     steps: int | None = Field(None, ge=1)
-    epochs: float | None = Field(None, gt=0, description="passes over the training queries; used where steps is absent")
-    batch_size: int = Field(16, ge=1, description="queries in one step, over all processes and accumulated parts")
+    epochs: float | None = Field(None, gt=0, description="passes over the training queries; used if steps is not set")
+    batch_size: int = Field(16, ge=1, description="queries per step, over all processes and accumulated parts")
     lr: float = Field(5e-5, gt=0, le=1)
-    warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which the learning rate rises")
+    warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which the learning rate warms up")
     schedule: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
     weight_decay: float = Field(0.01, ge=0)
     max_grad_norm: float = Field(1.0, ge=0, description="0 turns clipping off")
@@ -137,14 +142,14 @@ class Stage(Part):
         description="hide each token but a text's first from the student with this probability, in training only; "
         "dropout on the embedding is `student.dropout`",
     )
-    eval_every: int | None = Field(None, ge=1, description="steps between two looks at dev; an epoch by default")
-    patience: int | None = Field(None, ge=1, description="stop after so many looks at dev without a new best")
+    eval_every: int | None = Field(None, ge=1, description="steps between two evaluations on dev; an epoch by default")
+    patience: int | None = Field(None, ge=1, description="stop after this many evaluations on dev without a new best")
     bf16: bool = False
-    accumulate: int = Field(1, ge=1, description="split a step into so many parts")
+    accumulate: int = Field(1, ge=1, description="split a step into this many parts (gradient accumulation)")
     chunk: int | None = Field(
-        None, ge=1, description="gradient caching: texts held in memory at once; exact, for a third more arithmetic"
+        None, ge=1, description="gradient caching: texts in memory at once; exact, but a third more computation"
     )
-    workers: int = Field(0, ge=0, description="processes that tokenise")
+    workers: int = Field(0, ge=0, description="number of processes that tokenise")
     checkpoint_seconds: float = Field(60, ge=0, description="time between two checkpoints")
 
     @field_validator("objectives")
@@ -217,20 +222,22 @@ class TeacherSpec(Part):
 
     model: str | None = Field(None, description="a folder or a hub name")
     revision: str | None = None
-    train: AnyMatcherConfig | None = Field(None, description="a matcher to fine-tune first, by `stages`")
+    train: AnyMatcherConfig | None = Field(None, description="a matcher to fine-tune first, with `stages`")
     stages: list[Stage] = []
     scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
     length: int | None = Field(
         None, ge=4, description="read at most so many tokens of a text; its own limit by default"
     )
-    bf16: bool = Field(False, description="let its transformer score in bfloat16: faster on GPUs and on some CPUs")
+    bf16: bool = Field(False, description="score in bfloat16: faster on GPUs and on some CPUs")
     live: bool = Field(False, description="run the teacher inside every step instead of storing its scores")
     standardise: Literal["auto", "none", "list", "global"] = Field(
         "auto",
         description="shift and scale the teacher's scores to mean 0 and deviation 1, per list or over all; auto "
-        "multiplies a dual encoder's cosines by 20 (of pairs: global) and leaves other scores as they are",
+        "multiplies a dual encoder's cosines by 20 (for pairs: global) and leaves other scores as they are",
     )
-    seed: int | None = Field(None, ge=0, lt=2**31, description="of a teacher to train; the recipe's by default")
+    seed: int | None = Field(
+        None, ge=0, lt=2**31, description="seed for a teacher that is trained; the recipe's seed by default"
+    )
 
     @property
     def only_scores(self) -> bool:
@@ -256,7 +263,7 @@ class TeacherSpec(Part):
         if self.length is not None and self.model is None:
             raise ValueError("length limits a model that is used as it is; give model, or set lengths in train")
         if self.bf16 and self.only_scores:
-            raise ValueError("bf16 is how a teacher's model computes, and there are only scores; drop bf16")
+            raise ValueError("bf16 requires a teacher's model, and there are only scores; drop bf16")
         if self.live and self.scores is not None:
             raise ValueError("a live teacher uses no stored scores; drop scores, or live")
         if self.live and self.only_scores:
@@ -300,17 +307,19 @@ class EvaluationSpec(Part):
         "rerank", description="order given candidates, search the whole corpus, or both in one table"
     )
     candidates: str = Field("bm25", description="bm25, given, or a TREC run file")
-    dev_candidates: str | None = Field(None, description="the same for dev and training queries, if they have others")
+    dev_candidates: str | None = Field(None, description="candidates of dev and training queries, if they differ")
     depth: int = Field(100, ge=1, description="candidates per query")
     dev_depth: int = Field(30, ge=1, description="candidates per dev query, while training")
-    random: int = Field(0, ge=0, description="further candidates per test query, drawn evenly from the corpus")
-    bf16: bool = Field(False, description="measure rankings with transformers that compute in bfloat16")
-    add_judged: bool = Field(False, description="put judged positives among the candidates, as Defense does for NQ")
+    random: int = Field(0, ge=0, description="more candidates per test query, drawn uniformly from the corpus")
+    bf16: bool = Field(False, description="measure rankings in bfloat16")
+    add_judged: bool = Field(False, description="add judged positives to the candidates, as Defense does for NQ")
     measures: list[str] = Field(["ndcg@10", "mrr@10"], min_length=1)
-    train_queries: int = Field(0, ge=0, description="re-rank so many training queries too: capacity or generalisation?")
-    transfer: list[str] = Field([], description="further data sets whose test queries are re-ranked, e.g. BEIR folders")
+    train_queries: int = Field(
+        0, ge=0, description="re-rank this many training queries too: capacity or generalisation?"
+    )
+    transfer: list[str] = Field([], description="more data sets to re-rank test queries of, e.g. BEIR folders")
     analyses: list[AnalysisName] = Field(
-        default_factory=default_names, description="what the report looks into; `limbeck report --help` lists the names"
+        default_factory=default_names, description="analyses in the report; `limbeck report --help` lists the names"
     )
     rank_queries: int = Field(
         48, ge=2, description="test queries in the matrix of `rank`; the teacher scores each with every document of it"
@@ -328,11 +337,12 @@ class EvaluationSpec(Part):
             raise ValueError(str(error)) from error
 
     baselines: list[Literal["bm25", "start"]] = Field(
-        ["bm25", "start"], description="rows beside teacher and student; `start` is the student's start as it is"
+        ["bm25", "start"],
+        description="more rows of the table; `start` is the model that the student starts from, untrained",
     )
     threshold: str = Field(
         "f1",
-        description="of binary pair tasks, chosen on dev and kept with the student: f1, precision=0.95, recall=0.9",
+        description="threshold for binary pairs, chosen on dev, saved with the student: f1, precision=0.95, recall=0.9",
     )
 
     @field_validator("threshold")
@@ -343,24 +353,24 @@ class EvaluationSpec(Part):
         except LimbeckError as error:
             raise ValueError(str(error)) from error
 
-    relevance_level: int = Field(1, ge=1, description="grade from which a document counts as relevant; TREC DL has 2")
+    relevance_level: int = Field(1, ge=1, description="lowest grade that counts as relevant; 2 for TREC DL")
 
 
 class Recipe(Part):
-    """Everything that decides a run."""
+    """All settings of a run."""
 
-    name: str = Field("run", description="the run's directory is runs/NAME unless --out says otherwise")
+    name: str = Field("run", description="the run's directory is runs/NAME unless you give --out")
     description: str = Field("", description="one line for `limbeck recipes`")
     data: DataSpec = Field(description="which texts")
     teacher: TeacherSpec | None = Field(
-        None, description="who teaches; a name alone is a model, or a run whose teacher is used again"
+        None, description="the teacher; a single name is a model, or a run to take the teacher from"
     )
     student: AnyMatcherConfig = Field(default_factory=matcher_config, description="what is trained")
     stages: list[Stage] = Field(
         description="how it is trained, one stage after the other; [] for a student that `align` finishes"
     )
     evaluation: EvaluationSpec = Field(EvaluationSpec(), description="how the result is measured")
-    seed: int = Field(0, ge=0, lt=2**31, description="of everything that is drawn; parts may have one of their own")
+    seed: int = Field(0, ge=0, lt=2**31, description="random seed; parts of the recipe may have their own")
     device: str | None = Field(
         None,
         description="cpu, cuda, cuda:1 or mps; by default a GPU if there is one. --device on the command line wins",
@@ -417,14 +427,12 @@ class Recipe(Part):
             if stage.lists.pick == "top" and (self.teacher is None or self.teacher.live):
                 raise ValueError(f"stages.{number}.lists.pick: top needs a teacher with stored scores")
             if stage.token_dropout and not self.student.hides_tokens:
-                problem = (
-                    f"stages.{number}.token_dropout: a {self.student.kind} keeps certain tokens, which must be there"
-                )
+                problem = f"stages.{number}.token_dropout: a {self.student.kind} needs its first tokens"
                 raise ValueError(f"{problem}; drop it, or use student.dropout")
             if stage.lists.false_negative_margin is not None and self.teacher is None:
                 raise ValueError(f"stages.{number}.lists.false_negative_margin needs a teacher; add one, or drop it")
             if stage.lists.in_batch and not stage.uses_unscored and self.teacher is not None and not self.teacher.live:
-                problem = f"stages.{number}.lists.in_batch: stored scores know nothing of other queries' documents"
+                problem = f"stages.{number}.lists.in_batch: stored scores do not cover documents of other queries"
                 raise ValueError(f"{problem}; set teacher.live, or add one_hot")
         if self.student.init_from == TEACHER and (self.teacher is None or self.teacher.only_scores):
             raise ValueError("student.init_from: teacher needs a teacher with a model; name another start")

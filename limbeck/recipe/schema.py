@@ -49,7 +49,7 @@ def _sections() -> Iterator[str]:
 
 def _analyses() -> Iterator[str]:
     yield "### `evaluation.analyses`\n"
-    yield "What the report of a run on rankings looks into; `limbeck report RUN --add NAME` adds one later.\n"
+    yield "Analyses in the report of a run on rankings; `limbeck report RUN --add NAME` adds one later.\n"
     yield "| name | what it shows | by default |\n|---|---|---|"
     for name, found in requested().items():
         yield f"| `{name}` | {found.about} | {'yes' if found.by_default else 'no'} |"

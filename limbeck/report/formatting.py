@@ -6,7 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-MEASURES = {"ndcg": "nDCG", "mrr": "MRR", "rr": "RR", "map": "MAP", "ap": "AP", "auc": "AUC", "f1": "F1", "p": "P"}
+MEASURES = {"ndcg": "nDCG", "mrr": "MRR", "rr": "RR", "map": "MAP", "ap": "AP", "auc": "AUC", "f1": "F1", "p": "P"} | {
+    "answer_recall": "Answer recall"
+}
 
 
 def measure_title(name: str) -> str:

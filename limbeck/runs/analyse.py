@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -12,6 +12,7 @@ import numpy as np
 from limbeck.data import Qrels, Run, positives
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult, rerank
+from limbeck.evaluation.pair_vectors import PairVectors, pair_vectors
 from limbeck.progress import say
 from limbeck.report.analyses import SettingPoint, TrainTest, generalisation, sensitivity
 from limbeck.report.analyses.base import Result
@@ -63,6 +64,7 @@ def measured_run(task: RankingTask, measured: Sequence[Measured], folder: Path) 
         relevance_level=recipe.evaluation.relevance_level,
         document_length=recipe.student.document_length,
         teacher_matrix=partial(_teacher_matrix, task, labels),
+        teacher_vectors=partial(_teacher_vectors, task),
     )
 
 
@@ -85,6 +87,14 @@ def _teacher_matrix(task: RankingTask, labels: Qrels) -> Run:
     in_turn = (row[place] for place in range(max(map(len, own))) for row in own if place < len(row))
     chosen = list(dict.fromkeys(in_turn))[: spec.rank_documents]
     return rerank(teacher, task.data, dict.fromkeys(queries, chosen))
+
+
+def _teacher_vectors(task: RankingTask, lists: Mapping[str, Sequence[str]]) -> PairVectors:
+    """The teacher's vectors of pairs, of queries and documents by id."""
+    teacher = prepare_teacher(task)
+    if teacher is None:
+        raise LimbeckError("the teacher has no model to show vectors of pairs; give teacher.model")
+    return pair_vectors(teacher, task.data, lists)
 
 
 class _Placed(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -27,15 +26,13 @@ from limbeck.runs.pair_classes import grade_range, scaled
 from limbeck.runs.pair_splits import PairSplits, split_pairs, unlabelled_pairs
 from limbeck.runs.task import DevMeasure, Task
 from limbeck.scoring.calibration import Calibration, calibrate
-from limbeck.stores import EncodingStore
-from limbeck.stores.encodings import encode_with_store
+from limbeck.stores import ScoreStore
 from limbeck.training.lists import TextLists, draw_rows
 from limbeck.training.pair_lists import PairLists, label_array
-from limbeck.training.processes import is_main, main_first
+from limbeck.training.pair_scores import open_pair_scores, pair_scores
+from limbeck.training.processes import is_main
 from limbeck.training.trainer import standardiser
 
-JOIN = "\x1f"  # between the texts of a pair, where a pair is known by its content
-BLOCK = 512  # pairs that a crash can cost
 REMEMBERED = 4  # models whose scores of dev are kept
 
 
@@ -169,28 +166,15 @@ class PairTask(Task):
         return standardiser("global", torch.from_numpy(self.teacher_scores(self.splits.train)))
 
     @cached_property
-    def store(self) -> EncodingStore:
-        """The teacher's raw logits on disk, by the content of a pair, keyed by who the teacher is."""
+    def store(self) -> ScoreStore:
+        """The teacher's raw logits on disk."""
         assert self.teacher is not None
-        key = {**self.teacher.identity(), "pairs": 1}
-        return EncodingStore.open(self.scores_place, key, self.teacher.outputs)
+        return open_pair_scores(self.scores_place, self.teacher)
 
     def teacher_scores(self, pairs: Sequence[Pair]) -> np.ndarray:
         """The teacher's logits of pairs, [pairs] or [pairs, classes]; what is stored is not computed again."""
-        teacher, store = self.teacher, self.store
-        assert teacher is not None
-        texts = {_known_by(pair.texts): pair.texts for pair in pairs}
-        keys = [_known_by(pair.texts) for pair in pairs]
-
-        def score(block: list[str]) -> np.ndarray:
-            return teacher.score([texts[key] for key in block]).reshape(len(block), -1)
-
-        with main_first() as main:
-            if main:
-                encode_with_store(store, keys, score, BLOCK)
-        store.refresh()
-        found = store.get(keys)
-        return found[:, 0] if teacher.outputs == 1 else found
+        assert self.teacher is not None
+        return pair_scores(self.teacher, pairs, self.store)
 
     def after_training(self, student: Matcher, place: Path) -> None:
         """Probabilities and a threshold for yes-or-no tasks, from dev."""
@@ -249,13 +233,6 @@ class PairTask(Task):
         if ends is not None and is_main():
             say(f"{self.data.name}: labels run from {ends[0]:g} to {ends[1]:g}; binary_ce learns them scaled to 0 to 1")
         return ends
-
-
-def _known_by(texts: tuple[str, ...]) -> str:
-    """One string for the texts of a pair, and for no others."""
-    if any(JOIN in text for text in texts):
-        return JOIN + json.dumps(texts)
-    return JOIN.join(texts)
 
 
 def _refuse_ranking(data: RankingData) -> PairData:

@@ -21,6 +21,7 @@ from limbeck.evaluation import (
 )
 from limbeck.evaluation.encoding_cache import Remembering
 from limbeck.evaluation.evaluate import size_in_mb
+from limbeck.evaluation.measure_names import needs_answers
 from limbeck.evaluation.rank import Scorer, can_search
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
@@ -111,13 +112,14 @@ class RankingBench(Bench):
         return Measured(ResultRow("BM25", "baseline", _means(result), ms_per_query=timing.p50_ms), result, run)
 
     def _judged(self, run: Run) -> tuple[Run, RankingResult]:
-        return run, evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level)
+        return run, evaluate_run(run, self.labels, self.spec.measures, self.spec.relevance_level, self.task.data)
 
     def _with_besides(
         self, run: Run, result: RankingResult, ranker: Callable[[Besides], Run]
     ) -> tuple[Run, RankingResult]:
         """The first measure on the further queries too, under names of their own; scores of training queries stay."""
-        first, level = self.spec.measures[0], self.spec.relevance_level
+        judging = [name for name in self.spec.measures if not needs_answers(name)]  # other sets may have no answers
+        first, level = (judging or ["ndcg@10"])[0], self.spec.relevance_level
         found, kept = {}, run
         for part in self.besides:
             ranked = ranker(part)

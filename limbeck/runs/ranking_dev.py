@@ -31,7 +31,7 @@ class JudgedDev:
 
     def _measured(self, matcher: Matcher) -> dict[str, float]:
         self.run = rerank(matcher, self.data, self.candidates)
-        found = evaluate_run(self.run, self.labels, self.measures, self.level).means
+        found = evaluate_run(self.run, self.labels, self.measures, self.level, self.data).means
         if self.train_candidates:
             first = self.measures[0]
             trained = rerank(matcher, self.data, self.train_candidates)

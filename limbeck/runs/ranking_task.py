@@ -16,6 +16,7 @@ from limbeck.data.by_kind import require_ranking
 from limbeck.data.queries import read_unlabelled, text_key
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult, candidate_run, first_of, with_judged, with_random
+from limbeck.evaluation.answers import require_answers
 from limbeck.generation.spans import LENGTHS, Spans
 from limbeck.matchers import Matcher
 from limbeck.progress import say
@@ -53,6 +54,8 @@ class RankingTask(Task):
     @cached_property
     def data(self) -> RankingData:
         data = require_ranking(load(self.recipe.data.source), self.recipe.data.source)
+        tested = data.qrels.get(self.recipe.data.test or "", data.answers)
+        require_answers(data, self.recipe.evaluation.measures, tested)
         if self.recipe.data.unlabelled is not None:
             data, self._unlabelled = with_queries(data, self.recipe.data.unlabelled)
         return data

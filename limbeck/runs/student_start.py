@@ -36,7 +36,7 @@ def start_student(task: Task, recipe: Recipe, work: Path) -> Matcher:
     if "document" in recipe.student.taken_from_teacher and recipe.teacher is not None and recipe.teacher.length:
         student.limit_tokens(recipe.teacher.length)  # its document tower reads what the teacher reads
     if getattr(config, "align", False):
-        texts = task.sample_texts(student.aligned_on, seed, student.trained_positions)
+        texts = task.sample_texts(student.aligned_on, seed, student.aligned_positions)
         for cosine in student.align(texts, reference.of(texts), reference.matcher, seed):
             say(f"aligned with a cosine of {cosine:.3f} to the reference on held-out texts")
     elif any(stage.teacher_signals & EMBEDDINGS for stage in recipe.stages):

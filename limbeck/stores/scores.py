@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limbeck.errors import LimbeckError
-from limbeck.progress import progress
+from limbeck.progress import Advance, progress
 from limbeck.stores.digests import first_occurrences, locate, pair_digests, text_digests
 from limbeck.stores.manifest import Manifest, canonical
 from limbeck.stores.score_files import ScoreShard, merge_shards, write_shard
@@ -111,14 +111,14 @@ class ScoreStore(ShardedStore):
         """The positions of the pairs that have no score yet; of equal pairs, the first one's."""
         return self._absent(pair_digests([pair[0] for pair in pairs], [pair[1] for pair in pairs])).tolist()
 
-    def missing_by_query(self, query_id: str, document_ids: Sequence[str]) -> list[str]:
-        """Those of the documents that this query has no score for."""
-        return [document_ids[at] for at in self.missing([(query_id, document_id) for document_id in document_ids])]
+    def get(self, pairs: Sequence[Pair]) -> np.ndarray:
+        """Scores [pairs], or [pairs, outputs] where there are several; NaN where a pair was not scored."""
+        scores = self._find(pair_digests([pair[0] for pair in pairs], [pair[1] for pair in pairs]))
+        return scores[:, 0] if self.outputs == 1 else scores
 
     def lookup(self, query_id: str, document_ids: Sequence[str]) -> np.ndarray:
-        """Scores [documents], or [documents, outputs] where there are several; NaN where the pair was not scored."""
-        scores = self._find(pair_digests([query_id] * len(document_ids), document_ids))
-        return scores[:, 0] if self.outputs == 1 else scores
+        """The scores of one query's documents, as `get` gives them."""
+        return self.get([(query_id, document_id) for document_id in document_ids])
 
     def query_ids(self) -> list[str]:
         """The queries that have scores."""
@@ -189,34 +189,35 @@ def score_with_store(
     scored = 0
     waiting: dict[Pair, None] = {}
 
-    def flush() -> int:
+    def flush(advance: Advance) -> int:
         batch = list(islice(waiting, block))
         for pair in batch:
             del waiting[pair]
         if not batch:
             return 0
-        return store.append([pair[0] for pair in batch], [pair[1] for pair in batch], score(batch))
+        stored = store.append([pair[0] for pair in batch], [pair[1] for pair in batch], score(batch))
+        advance(len(batch))
+        return stored
 
+    stream = ((query_id, document_id) for query_id, document_ids in candidates for document_id in document_ids)
     known = 0  # pairs that were stored before: told at once, so that the time left is that of the others
     with progress("Scoring", total) as advance, ExitStack() as stack:
-        for query_id, document_ids in candidates:
-            missing = store.missing_by_query(query_id, document_ids)
+        while chunk := list(islice(stream, block)):
+            missing = store.missing(chunk)
             if not missing and not scored and not waiting:
-                known += len(document_ids)
+                known += len(chunk)
                 continue
-            if known:
-                advance(known)
-                known = 0
             if missing and not scored and not waiting:
                 stack.enter_context(store.writing())
-                missing = store.missing_by_query(query_id, document_ids)
-            waiting.update(((query_id, document_id), None) for document_id in missing)
+                missing = store.missing(chunk)
+            before = len(waiting)
+            waiting.update((chunk[at], None) for at in missing)
+            advance(known + len(chunk) - (len(waiting) - before))
+            known = 0
             while len(waiting) >= block:
-                scored += flush()
-            advance(len(document_ids))
-        if known:
-            advance(known)
-        scored += flush()
+                scored += flush(advance)
+        advance(known)
+        scored += flush(advance)
     return scored
 
 

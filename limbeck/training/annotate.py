@@ -67,8 +67,8 @@ def _refuse_edited_queries(store: ScoreStore, data: RankingData, query_ids: Iter
     known = _queries_scored(path)
     edited = next((query for query in ids if known.get(query, said[query]) != said[query]), None)
     if edited is not None:
-        problem = f"{store.path}: query {edited!r} had another text when it was scored"
-        raise LimbeckError(f"{problem}; give the new text an id of its own, or delete {store.path}")
+        problem = f"{store.path}: query {edited!r} has changed since it was scored"
+        raise LimbeckError(f"{problem}; give the new text a different id, or delete {store.path}")
     if new := [query for query in ids if query not in known]:
         with store.writing():
             AppendLog(path).append(seal({"_id": query, "digest": said[query]}) for query in new)
@@ -148,7 +148,7 @@ def export_shape(shape: str | None, export: str | Path | None, top: int | None) 
     if shape is not None and shape not in SHAPES:
         raise LimbeckError(f"unknown --shape {shape!r}; {did_you_mean(shape, list(SHAPES))}")
     if shape is not None and export is None:
-        raise LimbeckError("--shape is that of an export; say where to with --export FILE")
+        raise LimbeckError("--shape requires --export; add --export FILE")
     return (shape or SHAPES[0]) if export is not None or top is not None else None
 
 
@@ -162,11 +162,11 @@ def export_scores(done: Annotated, path: Path, shape: str, top: int | None = Non
 def _refuse_export(store: ScoreStore, data: RankingData, shape: str) -> None:
     """Everything in the store is written out, with its texts where the shape has some."""
     if store.outputs != 1:
-        problem = f"the teacher gives {store.outputs} scores per pair, and an export has one"
+        problem = f"the teacher gives {store.outputs} scores per pair, but an export needs a single score"
         raise LimbeckError(f"{problem}; leave out --export and --top")
     gone = next((query for query in _queries_scored(store.path / QUERIES) if query not in data.queries), None)
     if shape != "trec" and gone is not None:
-        problem = f"{store.path}: has scores of query {gone!r}, whose text {data.name} does not have"
+        problem = f"{store.path}: has scores of query {gone!r}, but {data.name} does not have its text"
         raise LimbeckError(f"{problem}; give its file with --queries, or export with --shape trec")
 
 
@@ -179,7 +179,7 @@ def with_queries(data: RankingData, path: Path | str, every: bool = False) -> tu
     extra = read_queries(path)
     known = next((key for key in extra if key in data.queries), None)
     if known is not None:
-        raise bad_input(path, f"query {known!r} is among the data's own", "give unlabelled queries ids of their own")
+        raise bad_input(path, f"query {known!r} is already in the data set", "give unlabelled queries different ids")
     if not every:
         extra = _unknown(distinct(extra, path), data, path)
     both = Texts.build((key, "", text) for texts in (data.queries, extra) for key, text in texts.items())
@@ -191,11 +191,11 @@ def _unknown(extra: Texts, data: RankingData, path: Path | str) -> Texts:
     own = {text_key(text) for _, text in data.queries.items()}
     new = {key: text for key, text in extra.items() if text_key(text) not in own}
     if not new:
-        problem = f"all of its queries are among those of {data.name}"
+        problem = f"all of its queries are already in {data.name}"
         raise bad_input(path, problem, "give other queries, or leave data.unlabelled out")
     if len(new) == len(extra):
         return extra
-    say(f"{path}: {len(extra) - len(new):,} of {len(extra):,} queries are the data's own and are left out")
+    say(f"{path}: {len(extra) - len(new):,} of {len(extra):,} queries are already in the data set and are left out")
     return Texts.from_dict(new)
 
 

@@ -35,7 +35,7 @@ def newest_complete(folder: Path) -> Path | None:
         problem = _damage(candidate)
         if problem is None:
             return candidate
-        say(f"{candidate}: {problem}; an older checkpoint is used instead")
+        say(f"{candidate}: {problem}; using an older checkpoint instead")
     return None
 
 

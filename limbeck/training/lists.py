@@ -82,7 +82,7 @@ class TextLists:
     def __init__(self, queries: Sequence[str], documents: Sequence[str] = ()) -> None:
         self.queries, self.documents = list(queries), list(documents)
         if not len(self):
-            raise LimbeckError("there is no text to train on; check the queries of the training split")
+            raise LimbeckError("there are no texts to train on; check the queries of the training split")
 
     def __len__(self) -> int:
         return len(self.queries) + len(self.documents)

@@ -93,7 +93,7 @@ def build_pairs(
     def of_pairs(found: PairData) -> BuiltPairs:
         if how != "neighbours":
             raise LimbeckError(
-                f"{source}: contains pairs already; add --how neighbours for more of them without labels"
+                f"{source}: contains pairs already; add --how neighbours to make more pairs without labels"
             )
         if titles:
             raise LimbeckError(f"{source}: contains pairs, which have no titles; leave --titles out")
@@ -102,9 +102,9 @@ def build_pairs(
 
     def of_ranking(found: RankingData) -> BuiltPairs:
         if how == "neighbours" and below is None:
-            raise LimbeckError("neighbours need a threshold for negatives; give --below, e.g. 0.5 for cosines")
+            raise LimbeckError("--how neighbours requires --below, the threshold for negatives; e.g. 0.5 for cosines")
         if below is not None and not math.isfinite(below):
-            raise LimbeckError(f"--below {below} is no threshold; give a finite number, e.g. 0.5 for cosines")
+            raise LimbeckError(f"--below {below} is not a threshold; give a finite number, e.g. 0.5 for cosines")
         found = replace(found, qrels=apart(found, seed))
         make = _Rows(found, titles, seed)
         return _from_ranking(make, out, how, matcher, below, hard or HARD, near or NEAR, facts, made_from)
@@ -144,7 +144,7 @@ def _from_ranking(
 def _refuse_idle_options(how: str, options: Mapping[str, object]) -> None:
     given = next((name for name, value in options.items() if value is not None), None)
     if given is not None:
-        raise LimbeckError(f"--{given}: does nothing for {how}; leave it out")
+        raise LimbeckError(f"--{given}: has no effect for {how}; leave it out")
 
 
 def apart(data: RankingData, seed: int) -> dict[str, Qrels]:
@@ -172,7 +172,7 @@ def _more_pairs(
     """The neighbours of a pair set's training texts; pairs that it has already are not repeated."""
     pairs = data.splits.get("train", [])
     if not pairs or any(len(pair.texts) != 2 for pair in pairs):
-        raise LimbeckError(f"{data.name}: has no training pairs of two texts; give a set that has some")
+        raise LimbeckError(f"{data.name}: has no training pairs of two texts; give a set with such pairs")
     sides = [list(dict.fromkeys(pair.texts[side] for pair in pairs)) for side in (0, 1)]
     queries, corpus = (Texts.from_dict({str(row): text for row, text in enumerate(side)}) for side in sides)
     ranking = RankingData(data.name, corpus, queries, qrels={"train": {str(row): {} for row in range(len(queries))}})

@@ -37,7 +37,9 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
             known = ", ".join(sorted(data.qrels))
             raise LimbeckError(f"{data.name}: there is no split {split!r}; it has {known}")
     if spec.dev is not None and spec.dev == spec.test:
-        problem = f"data.dev and data.test are both {spec.test!r}, and what is chosen on one cannot be measured on it"
+        problem = (
+            f"data.dev and data.test are both {spec.test!r}, but weights chosen on a split must not be measured on it"
+        )
         raise LimbeckError(f"{problem}; name another split, or null for dev")
     test_labels = _relevant(data, spec.test)
     dev_labels = {query: grades for query, grades in _relevant(data, spec.dev).items() if query not in test_labels}
@@ -61,7 +63,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
         dev = []
     train = train[: spec.train_queries]
     if not train and not further:
-        raise LimbeckError(f"{data.name}: no query to train on in split {spec.train!r}; check the qrels")
+        raise LimbeckError(f"{data.name}: no training queries in split {spec.train!r}; check the qrels")
     labelled = [query for query in train if query in train_labels][: spec.labelled_queries]
     return QuerySplits(
         train=[*train, *unlabelled],

@@ -176,7 +176,7 @@ class frozen:
         """Refuse to freeze every parameter that could be trained."""
         held = set(map(id, self.held))
         if not any(parameter.requires_grad and id(parameter) not in held for parameter in self.module.parameters()):
-            raise LimbeckError("freeze: leaves no parameter to train; freeze fewer, or drop the stage")
+            raise LimbeckError("freeze: no parameter is left to train; freeze fewer, or drop the stage")
 
     def __enter__(self) -> None:
         self.leaves_something()

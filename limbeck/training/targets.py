@@ -59,11 +59,11 @@ def _judged(text: str, scores: list[np.ndarray]) -> str | None:
     found = float(np.mean(entropies)) if entropies else math.nan
     if math.isnan(found) or ONE_HOT <= found <= UNIFORM:  # a score that is no number is refused in training
         return None
-    shape, why = ("uniform", "a student learns next to nothing from them") if found > UNIFORM else ("one-hot", "")
-    why = why or "they say no more than labels would"
+    shape, why = ("uniform", "a student learns almost nothing from them") if found > UNIFORM else ("one-hot", "")
+    why = why or "they contain no more information than labels"
     better = with_argument(text, _argument(objective), f"{_suggested(objective, scores):.2g}")
     told = f"{text}: the teacher's targets are nearly {shape} (entropy {found:.3f} of 1), so {why}"
-    cause = "tau does not fit the scale of its scores"
+    cause = "tau does not fit the scale of the teacher's scores"
     cause += ", or it has not learnt enough" if found > UNIFORM else ""
     return f"{told}; {cause}: try {better}"
 

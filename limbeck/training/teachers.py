@@ -54,5 +54,5 @@ def require_signals(who: str, matcher: Matcher, needs: frozenset[str]) -> None:
     """Refuse a matcher that cannot show what the objectives need, before anything is trained."""
     missing = sorted(needs - matcher.shows)
     if missing:
-        problem = f"the objectives need {', '.join(missing)} of the {who}, and a {matcher.kind} shows only"
+        problem = f"the objectives need {', '.join(missing)} of the {who}, but a {matcher.kind} gives only"
         raise LimbeckError(f"{problem} {', '.join(sorted(matcher.shows))}; use other objectives, or another {who}")

@@ -22,8 +22,8 @@ from limbeck.recipe.recipe import Stage
 from limbeck.signals import TOKEN_SIGNALS, Sizes
 
 CANNOT = {
-    "token_logits": "masked_lm: a {kind} cannot restore masked tokens; use kind: dual_encoder, or drop it",
-    "seen_token_logits": "reconstruct: a {kind} does not read pairs; use kind: cross_encoder, or drop it",
+    "token_logits": "masked_lm: a {kind} cannot predict masked tokens; use kind: dual_encoder, or drop masked_lm",
+    "seen_token_logits": "reconstruct: a {kind} does not read pairs; use kind: cross_encoder, or drop reconstruct",
 }
 
 

@@ -52,7 +52,7 @@ def is_whole(path: Path) -> bool:
     try:
         _read(path)
     except LimbeckError:
-        say(f"{path}: is damaged; it is made again")
+        say(f"{path}: is damaged; making it again")
         return False
     return True
 

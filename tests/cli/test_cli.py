@@ -331,7 +331,7 @@ def test_a_limit_on_queries_is_drawn_too(limbeck, beir):
 
 def test_evaluate_says_what_it_measured(limbeck, beir, models):
     done = limbeck("evaluate", models["cross"], beir, "--depth", "7", "--relevance-level", "1")
-    assert "the 7 best of bm25; relevant from grade 1 on" in done.out
+    assert "the 7 best of bm25; relevant: grade 1 or more" in done.out
     found = json.loads(limbeck("evaluate", models["cross"], beir, "--depth", "7", "--json").out)
     assert found["model"] == str(models["cross"]) and found["data"] == str(beir) and found["against"] is None
     wanted = {"candidates": "bm25", "depth": 7, "relevance_level": 1, "add_judged": False, "seed": 0, "limit": None}

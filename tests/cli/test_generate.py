@@ -67,7 +67,7 @@ def test_mistakes_are_one_line(limbeck, models, tiny_bert, tmp_path):
     refused(data, "--out", out, "--model", models["t5"], "--mask", "1", words=["--mask 1.0"])
     refused(data, "--out", tmp_path / "taken.jsonl", words=["taken.jsonl", "did not write it"])
     refused(data, "--out", data / "queries.jsonl", words=["queries.jsonl", "belongs to"])
-    refused(data, "--out", tmp_path / "hollow", words=["hollow", "is no .jsonl file"])
+    refused(data, "--out", tmp_path / "hollow", words=["hollow", "is not a .jsonl file"])
     refused(data, "--out", out, "--split", "test", words=["--split test", "must not be trained on"])
     refused(data, "--out", out, "--how", "sample", "--from", tmp_path / "no.txt", words=["no.txt", "no such file"])
     refused(data, "--out", out, "--how", "sample", "--from", tmp_path / "empty.txt", words=["contains no query"])

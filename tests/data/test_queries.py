@@ -124,12 +124,12 @@ def test_further_queries_to_train_on_are_new_ones(tmp_path):
     assert len(both.queries) == 3
     assert heard.lines == [
         f"{path}: 1 of 4 queries are duplicates and are left out",
-        f"{path}: 2 of 3 queries are the data's own and are left out",
+        f"{path}: 2 of 3 queries are already in the data set and are left out",
     ]
     assert len(with_queries(data(), path, every=True)[1]) == 4
 
 
 def test_a_file_of_known_queries_only_is_refused(tmp_path):
     path = write(tmp_path, ".txt", ["copy a file"])
-    with pytest.raises(LimbeckError, match=r"all of its queries are among those of mine; give other queries"):
+    with pytest.raises(LimbeckError, match=r"all of its queries are already in mine; give other queries"):
         with_queries(data(), path)

@@ -163,7 +163,7 @@ def test_names_parse_to_ir_measures_and_back(written: str, name: str, measure: i
     ("written", "says"),
     [
         ("ndgc@10", "did you mean 'ndcg'"),
-        ("bleu", "known: ap, map"),
+        ("bleu", "known: answer_recall, ap, map"),
         ("ndcg@0", "whole number"),
         ("ndcg@ten", "whole number"),
         ("recall", "needs a cutoff"),

@@ -76,7 +76,7 @@ def test_an_interaction_and_its_architecture_are_trained_saved_loaded_and_scored
     assert found.shape == (6,) and found == pytest.approx(smooth_scores(run / "student", 7.0), abs=1e-4)
     without = limbeck(None, "score", run, "examples/pairs.csv", "--out", tmp_path / "other")
     assert without.returncode == 2
-    assert "is a 'smooth_colbert', which is no kind that is known here; install the plugin" in without.stderr
+    assert "is a 'smooth_colbert', a kind that limbeck does not know; install the plugin" in without.stderr
 
 
 def test_an_analysis_is_asked_for_by_a_recipe_drawn_and_added_later(tiny_bert, teacher, tmp_path):

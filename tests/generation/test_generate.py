@@ -245,10 +245,10 @@ def test_edited_queries_are_another_request(data, tmp_path):
         ({"how": "spans", "model": "x"}, "--model x: belongs to --how model"),
         ({"noise": 0.1}, "--noise: belongs to --how model; leave it out"),
         ({"how": "spans", "drop": 0.1}, "--drop: belongs to --how perturb; leave it out"),
-        ({"drop": 1.0}, "--drop 1.0: is no share"),
-        ({"swap": float("nan")}, "--swap nan: is no share"),
-        ({"how": "model", "noise": -1.0}, "--noise -1.0: is no standard deviation"),
-        ({"how": "model", "noise": float("inf")}, "--noise inf: is no standard deviation"),
+        ({"drop": 1.0}, "--drop 1.0: is not a share"),
+        ({"swap": float("nan")}, "--swap nan: is not a share"),
+        ({"how": "model", "noise": -1.0}, "--noise -1.0: is not a standard deviation"),
+        ({"how": "model", "noise": float("inf")}, "--noise inf: is not a standard deviation"),
         ({"draw_from": "x"}, "--from x: belongs to --how sample"),
         ({"per_query": 0}, "--per-query 0: nothing would be written"),
     ],
@@ -264,5 +264,5 @@ def test_pairs_have_no_queries(tmp_path):
     (tmp_path / "pairs" / "train.csv").write_text("text1,text2,label\na,b,1\nc,d,0\n")
     with pytest.raises(LimbeckError, match="contains pairs, not queries"):
         lb.generate(tmp_path / "pairs", tmp_path / "near.jsonl")
-    with pytest.raises(LimbeckError, match=r"near.txt: is no .jsonl file"):
+    with pytest.raises(LimbeckError, match=r"near.txt: is not a .jsonl file"):
         lb.generate(tmp_path / "pairs", tmp_path / "near.txt")

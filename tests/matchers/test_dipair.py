@@ -161,7 +161,7 @@ def test_the_cosine_head_by_hand():
     left, right = (text.vectors[:, 0].double().numpy() for text in texts)
     cosine = (left * right).sum(1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
     assert np.allclose(scores(head, texts).detach().numpy()[:, 0], 3 * cosine - 1, atol=1e-5)
-    with pytest.raises(ValueError, match="head: cosine is of two vectors"):
+    with pytest.raises(ValueError, match="head: cosine compares two vectors"):
         spec("x", head="cosine", tokens=(2, 1))
 
 
@@ -200,7 +200,10 @@ def test_a_text_shorter_than_its_slots_is_masked_in_the_head(tiny_bert):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"head": "transformer+cosine", "tokens": (2, 2, 2)}, "transformer.cosine is of two texts and gives one score"),
+        (
+            {"head": "transformer+cosine", "tokens": (2, 2, 2)},
+            "transformer.cosine compares two texts and gives one score",
+        ),
         ({"tokens": (4,)}, "give one number for each text, at least two"),
         ({"tokens": (4, 0)}, "each at least 1"),
         ({"tokens": [4, 9, 8], "document_length": 8}, "tokens: 9 is more than document_length .8. leaves"),

@@ -174,7 +174,7 @@ BAD: dict[str, tuple[str, Change, str]] = {
     "a tokenizer from elsewhere": (
         "dual encoder",
         with_values("sentence_bert_config.json", tokenizer_name_or_path="owner/other"),
-        "takes its tokenizer from elsewhere",
+        "takes its tokenizer from another folder",
     ),
     "another method": (
         "dual encoder",
@@ -195,7 +195,7 @@ BAD: dict[str, tuple[str, Change, str]] = {
     "a layer that is left out": (
         "dual encoder",
         with_values("config.json", num_hidden_layers=2),
-        "16 weights have no place in the model",
+        "16 weights do not fit the model",
     ),
     "zero attention heads": (
         "dual encoder",
@@ -212,7 +212,7 @@ BAD: dict[str, tuple[str, Change, str]] = {
     ),
     "deep JSON": ("dual encoder", text("config.json", "[" * 100_000), "config.json: is not valid JSON"),
     "a long number": ("dual encoder", text("config.json", '{"a": ' + "1" * 5000 + "}"), "config.json: is not valid"),
-    "a list where an object belongs": ("dual encoder", text("config.json", "[]"), "must hold a JSON object"),
+    "a list where an object belongs": ("dual encoder", text("config.json", "[]"), "must be a JSON object"),
     "damaged weights": ("dual encoder", text("model.safetensors", "x"), "cannot be loaded as a model"),
     "an unknown architecture": ("dual encoder", with_values("config.json", model_type="evil"), "cannot be loaded"),
 }
@@ -256,14 +256,14 @@ def test_a_tokenizer_of_another_model_is_refused(foreign):
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"]["extra"] = 5000
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(LimbeckError, match="has token ids up to 5000 and embeddings for 97"):
+    with pytest.raises(LimbeckError, match="has token ids up to 5000, but embeddings for 97"):
         load(folder)
 
 
 def test_lengths_beyond_the_positions_are_refused(foreign):
     folder = foreign("dual encoder")
     with_values("sentence_bert_config.json", document_length=65)(folder)
-    with pytest.raises(LimbeckError, match="reads up to 65 tokens and has positions for 64"):
+    with pytest.raises(LimbeckError, match="reads up to 65 tokens, but has positions for 64"):
         load(folder)
 
 

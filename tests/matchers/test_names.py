@@ -41,7 +41,7 @@ def hub(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (httpx2.ConnectError("[Errno -2] Name or service not known"), "the hub does not answer"),
+        (httpx2.ConnectError("[Errno -2] Name or service not known"), "the hub did not answer"),
         (RepositoryNotFoundError("no", response=GONE), "no such model on the hub"),
         (GatedRepoError("no", response=GONE), "hf auth login"),
     ],

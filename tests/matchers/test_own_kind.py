@@ -89,7 +89,7 @@ def test_kinds_that_sentence_transformers_has_need_no_mark(tiny_bert, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "unheard"}, "is a 'unheard', which is no kind that is known here"),
+        ({"kind": "unheard"}, "is a 'unheard', a kind that limbeck does not know"),
         ({"interaction": "unheard"}, "unknown interaction 'unheard'"),
         ({"format": 9}, "limbeck.json: is not of format 1; update limbeck"),
         ({"arguments": {"width": 6}}, "cannot be loaded as a model"),

@@ -51,14 +51,18 @@ def test_a_projection_is_kept_where_the_description_has_none(tiny_bert, tmp_path
 @pytest.mark.parametrize(
     ("saved", "options", "line"),
     [
-        ({"dim": 8}, {"dim": 16}, r"has learnt Dense\(32, 8\) after its transformer, and not Dense\(32, 16\)"),
+        ({"dim": 8}, {"dim": 16}, r"has learnt Dense\(32, 8\) after its transformer, not Dense\(32, 16\)"),
         ({"dim": 8}, {"layer_norm": True}, r"has learnt Dense\(32, 8\).*and not LayerNorm\(32\)"),
         ({"scale": 20.0}, {"dim": 32}, r"has learnt Normalize, Dense\(32, 32\).*and not Dense\(32, 32\)"),
-        ({"untied": True}, {}, "has a tower for each side; set untied: true, or start from .*query_0_Transformer"),
-        ({"untied": True}, {"kind": "cross_encoder"}, "has a tower for each side"),
+        (
+            {"untied": True},
+            {},
+            "has a separate tower for each side; set untied: true, or start from .*query_0_Transformer",
+        ),
+        ({"untied": True}, {"kind": "cross_encoder"}, "has a separate tower for each side"),
         ({"kind": "colbert", "dim": 8}, {"kind": "colbert", "dim": 16}, r"Dense\(32, 8\).*not Dense\(32, 16\)"),
-        ({"kind": "dipair"}, {}, "a dipair cannot be a start; take its encoder: .*encoder-0"),
-        ({"kind": "dipair"}, {"kind": "dipair"}, "a dipair cannot be a start"),
+        ({"kind": "dipair"}, {}, "a dipair cannot be used for init_from; use its encoder: .*encoder-0"),
+        ({"kind": "dipair"}, {"kind": "dipair"}, "a dipair cannot be used for init_from"),
     ],
 )
 def test_what_would_be_lost_is_refused(tiny_bert, tmp_path, saved, options, line):
@@ -106,7 +110,7 @@ def test_a_tct_start_is_read_as_it_was_trained(tiny_bert, tmp_path):
     batch = again.eval()(again.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores
     assert same(batch.detach().numpy().reshape(-1), teacher.score(PAIRS))
     for options in ({"dim": 8}, {"similarity": "cosine"}, {"untied": True}, {"prompts": {"query": "q"}}):
-        with pytest.raises(LimbeckError, match=f"{next(iter(options))} does not go with that"):
+        with pytest.raises(LimbeckError, match=f"{next(iter(options))} does not fit that"):
             build(matcher_config(start=str(folder), **lengths, **options))
 
 

@@ -8,11 +8,11 @@ import torch
 from scipy.sparse import csr_matrix
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import build, load, matcher_config
+from limbeck.matchers import DualEncoder, build, load, matcher_config
 from limbeck.matchers.ridge import linear_map, ridge
-from limbeck.matchers.static_fit import StaticFit, counts, fit_static, token_outputs
+from limbeck.matchers.static_fit import StaticFit, counts, fit_static, fit_towers, token_outputs
 from tests.conftest import WORDS
-from tests.matchers.test_static import static
+from tests.matchers.test_static import routed, static
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 def test_counts_are_divided_by_the_root_of_the_length(tiny_bert):
     part = static(tiny_bert).tower.transformer("query")
-    found = counts(part, ["copy copy file", "", "sort"]).toarray()
+    found = counts(part.tokenizer, ["copy copy file", "", "sort"], part.num_embeddings).toarray()
     ids = {word: part.tokenizer.token_to_id(word) for word in ("copy", "file", "sort")}
     assert found.shape == (3, part.num_embeddings)
     assert np.allclose([found[0, ids["copy"]], found[0, ids["file"]]], [2 / 3**0.5, 1 / 3**0.5])
@@ -105,6 +105,36 @@ def test_outputs_of_single_tokens_are_those_of_texts_of_one_word(tiny_bert):
     assert token_outputs(student.tower, "query", part) is None  # no transformer
     part.tokenizer.add_tokens(["another"])
     assert token_outputs(teacher.tower, "query", part) is None  # other tokens
+
+
+def test_a_query_side_is_fitted_to_documents_as_far_as_the_teacher_reads_them(tiny_bert):
+    """A word that stands behind what the tower reads of a query has its vector from there all the same."""
+    teacher = build(matcher_config(start=tiny_bert, similarity="cosine", query_length=16, document_length=16))
+    texts = [f"{text} copy move open close read {word}" for word in WORDS[30:] for text in sentences(8)]
+    targets = teacher.encode_document(texts)
+    student = DualEncoder(routed(tiny_bert))
+    part = student.tower.transformer("query")
+    part.tokenizer.enable_truncation(4)
+    documents = student.encode_document(texts)
+    wanted = teacher.encode_query(WORDS[30:])
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    cosines = []
+    for reads in (None, teacher):  # without the teacher, only what the tower itself reads is counted
+        assert len(fit_towers(student, (0,), [[], texts], [np.zeros((0, 32)), targets], reads)) == 1
+        cosines.append((student.encode_query(WORDS[30:]) * wanted).sum(axis=1).mean())
+    assert cosines[1] > cosines[0] + 0.1
+    assert part.tokenizer.truncation["max_length"] == 4
+    assert np.array_equal(student.encode_document(texts), documents)
+
+
+def test_two_tables_are_fitted_each_to_its_own_texts(tiny_bert):
+    student, texts = static(tiny_bert, untied=True), [sentences(40), sentences(30, seed=1)]
+    targets = [np.random.default_rng(seed).normal(size=(len(texts[seed]), 32)) for seed in (0, 1)]
+    assert len(fit_towers(student, (0, 1), texts, targets, None)) == 2
+    alone = static(tiny_bert, untied=True)
+    fit_static(alone, "document", texts[1], targets[1])
+    assert np.array_equal(alone.encode_document(texts[0]), student.encode_document(texts[0]))
+    assert not np.allclose(student.encode_query(texts[0]), student.encode_document(texts[0]), atol=0.01)
 
 
 def test_the_dimensions_become_the_teachers(tiny_bert):

@@ -56,13 +56,13 @@ def test_two_classes_are_one_logit():
 def test_a_label_that_is_no_class_is_named(batch, label):
     student, _, labels = batch
     labels[1, 0] = label
-    with pytest.raises(LimbeckError, match=f"label {label:.0f} is none of 3 classes; set outputs"):
+    with pytest.raises(LimbeckError, match=f"label {label:.0f} is not one of 3 classes; set outputs"):
         class_ce()(Signals(scores=torch.tensor(student)), None, targets_of(labels))
 
 
 def test_teacher_and_student_have_the_same_classes(batch):
     student, teacher, labels = batch
-    with pytest.raises(LimbeckError, match="the teacher has 2 classes and the student 3"):
+    with pytest.raises(LimbeckError, match="the teacher has 2 classes, but the student has 3"):
         soft_class_ce()(
             Signals(scores=torch.tensor(student)), Signals(scores=torch.tensor(teacher[..., :2])), targets_of(labels)
         )

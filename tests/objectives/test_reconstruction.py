@@ -113,7 +113,7 @@ def test_nothing_masked_is_no_loss_and_still_part_of_the_graph() -> None:
 def test_logits_that_are_missing_or_do_not_fit_are_named() -> None:
     logits, tokens = masked()
     plain = Targets(mask=torch.ones(4, 3, dtype=torch.bool), labels=torch.zeros(4, 3))
-    with pytest.raises(LimbeckError, match="masked_lm needs a student that restores masked tokens; use a dual_encoder"):
+    with pytest.raises(LimbeckError, match="masked_lm needs a student that predicts masked tokens; use a dual_encoder"):
         masked_lm()(Signals(scores=torch.zeros(4, 3)), None, plain)
     with pytest.raises(LimbeckError, match=r"shape \[19, 11\] where \[tokens, vocabulary\] = \[20, any\]"):
         call(torch.tensor(logits[:-1]), tokens)

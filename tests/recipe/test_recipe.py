@@ -57,7 +57,7 @@ def write(tmp_path, text: str):
             "  layers: 2\nstages:\n  - objectives: [softmax_ce(tau=2)]\n",
             "  kind: dipair\nstages:\n  - objectives: [softmax_ce(tau=2)]\n    token_dropout: 0.1\n",
             1,
-            "stages.0.token_dropout: a dipair keeps certain tokens, which must be there; drop it",
+            "stages.0.token_dropout: a dipair needs its first tokens; drop it",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_documents_of_other_queries_need_an_objective_that_can_use_them(objectiv
     """Stored scores know nothing of them: an objective that reads scores would leave all of them out."""
     values = yaml.safe_load(TEXT)
     values["stages"][0] |= {"objectives": objectives, "lists": {"in_batch": True}}
-    with pytest.raises(LimbeckError, match="lists.in_batch: stored scores know nothing of other queries' documents"):
+    with pytest.raises(LimbeckError, match="lists.in_batch: stored scores do not cover documents of other queries"):
         load_recipe(values)
     values["stages"][0]["objectives"] = [*objectives, "one_hot"]
     load_recipe(values)

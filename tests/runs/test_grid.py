@@ -110,7 +110,7 @@ def test_an_argument_takes_whatever_a_recipe_may_say(recipe, objective, axis, wa
     [
         ("student.dimm=64", "student.dimm: unknown key; .*dim"),
         ("objective=softmax_c", "unknown objective 'softmax_c'"),
-        ("stages.3.lr=1", "--over stages.3.lr=1: the recipe has nothing at stages.3.lr"),
+        ("stages.3.lr=1", "--over stages.3.lr=1: the recipe has no key stages.3.lr"),
         ("student.dim=abc", "--over student.dim=abc: student.dim: .*; give --over a value that the key can have"),
         ("student.layers=-1", "student.layers: "),
     ],
@@ -125,7 +125,7 @@ IN_BATCH = ["stages.0.lists.in_batch=true"]
 
 def test_what_an_axis_replaces_need_not_fit_the_recipe(recipe):
     axes = [parse_axis("objective=one_hot,focal"), parse_axis("objective.tau=1,4"), parse_axis("student.dim=8,16")]
-    with pytest.raises(LimbeckError, match="stored scores know nothing of other queries' documents"):
+    with pytest.raises(LimbeckError, match="stored scores do not cover documents of other queries"):
         load_recipe(recipe, IN_BATCH)  # softmax_ce
     grid = cells(load_base(recipe, IN_BATCH, axes), axes)
     assert len(grid) == 8
@@ -135,19 +135,19 @@ def test_what_an_axis_replaces_need_not_fit_the_recipe(recipe):
 
 def test_a_value_of_an_axis_that_does_not_fit_is_named(recipe):
     axes = [parse_axis("objective=one_hot,mse")]
-    with pytest.raises(LimbeckError, match="^--over objective=mse: .*stored scores know nothing"):
+    with pytest.raises(LimbeckError, match="^--over objective=mse: .*stored scores do not cover"):
         cells(load_base(recipe, IN_BATCH, axes), axes)
 
 
 @pytest.mark.parametrize("axes", [[], ["student.dim=8"], ["objective=mse,one_hot"], ["stages.7.lr=1"]])
 def test_a_recipe_that_no_axis_mends_is_refused_for_what_it_is(recipe, axes):
-    with pytest.raises(LimbeckError, match="^recipe: recipe: stages.0.lists.in_batch: stored scores know nothing"):
+    with pytest.raises(LimbeckError, match="^recipe: recipe: stages.0.lists.in_batch: stored scores do not cover"):
         load_base(recipe, IN_BATCH, [parse_axis(axis) for axis in axes])
 
 
 def test_a_mistake_in_what_is_tuned_names_the_option(recipe):
     (cell,) = cells(load_recipe(recipe), [])
-    with pytest.raises(LimbeckError, match="^--tune stages.3.lr=1: the recipe has nothing at"):
+    with pytest.raises(LimbeckError, match="^--tune stages.3.lr=1: the recipe has no key"):
         cells(cell.recipe, [parse_axis("stages.3.lr=1")], cell)
     with pytest.raises(LimbeckError, match="^--tune student.dim=abc: .*; give --tune a value"):
         cells(cell.recipe, [parse_axis("student.dim=abc")], cell)

@@ -25,7 +25,7 @@ from limbeck.runs.pair_task import PairTask
 from limbeck.runs.sweep import sweep
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.scoring.calibration import Calibration
-from limbeck.stores import EncodingStore
+from limbeck.stores import ScoreStore
 from limbeck.training.batches import Collator
 from limbeck.training.pair_lists import PairLists, label_array
 from tests.training.toy import WORDS
@@ -86,8 +86,8 @@ def test_two_stages_end_in_a_student_a_table_and_a_report(recipe, tmp_path):
     assert "Quality against throughput" in page and "48 train / 16 dev / 20 test pairs" in page
     assert isinstance(load(tmp_path / "run"), DiPair)
     assert Calibration.load(tmp_path / "run" / "student").criterion == "f1"
-    scores = EncodingStore.read(tmp_path / "run" / "teacher" / "scores")
-    assert len(scores) == 48 and scores.dim == 1
+    scores = ScoreStore.read(tmp_path / "run" / "teacher" / "scores")
+    assert len(scores) == 48 and scores.outputs == 1
 
 
 def test_yes_and_no_are_told_apart_at_the_threshold_that_dev_chose(recipe, pairs, tmp_path):
@@ -189,7 +189,7 @@ def test_unlabelled_pairs_are_distilled_and_pairs_of_dev_and_test_never_trained_
     extra.write_text(extra.read_text() + test)  # a transfer set that holds the test pairs
     recipe["data"] |= {"unlabelled": str(extra), "labelled_queries": 20}
     distill(recipe, tmp_path / "run")
-    assert len(EncodingStore.read(tmp_path / "run" / "teacher" / "scores")) == 48 + 30
+    assert len(ScoreStore.read(tmp_path / "run" / "teacher" / "scores")) == 48 + 30
 
 
 def test_splits_hold_out_what_is_missing_and_keep_test_pairs_out_of_training():

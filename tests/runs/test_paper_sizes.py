@@ -96,6 +96,23 @@ def test_tct_colbert(msmarco, tiny_bert, tmp_path):
     )
 
 
+def test_embeddistill_from_a_cross_encoder(msmarco, tiny_bert, tmp_path):
+    folder, _ = msmarco
+    small = [
+        f"{stages}.0.{key}"
+        for stages in ("teacher.stages", "stages")
+        for key in ("steps=3", "workers=0", "batch_size=8", "eval_every=2", "chunk=16")
+    ]
+    small += [f"{who}.start={tiny_bert}" for who in ("teacher.train", "student")]
+    small += ["teacher.train.document_length=30", "student.document_length=60"]
+    result = lb.distill("embeddistill-cross-msmarco", tmp_path / "run", [f"data.source={folder}", *small])
+    assert set(result.rows[-1].measures) == {"mrr@10", "ndcg@10"}
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    learnt = [set(line["objectives"]) for line in lines if "objectives" in line]
+    assert learnt[0] == {"one_hot", "reconstruct"} and learnt[-1] == {"one_hot", "softmax_ce", "match_proxies"}
+    assert "query_proxies" in (tmp_path / "run" / "analyses" / "pair_map.json").read_text()
+
+
 def test_dipair(msmarco, tiny_bert, tmp_path):
     """Pairs out of MS MARCO's files, a transfer set of its training queries' neighbours, two stages."""
     folder, _ = msmarco

@@ -273,7 +273,7 @@ def test_an_export_is_of_the_whole_store_and_what_stands_against_it_is_said_firs
     done = annotate_data(teacher, str(beir), scores, split="dev", depth=5, shape="trec")
     best = top_by_teacher(done.store.to_run(), done.judged, 1)
     assert all(f"d{query[1:]}" in best[query] for query in best if query != "new")  # also those of train
-    with pytest.raises(LimbeckError, match="has scores of query 'new', whose text beir does not have; give its file"):
+    with pytest.raises(LimbeckError, match="has scores of query 'new', but beir does not have its text; give its file"):
         annotate_data(teacher, str(beir), scores, depth=5, shape="flagembedding")
 
 
@@ -292,7 +292,7 @@ def test_given_lists_are_scored_for_every_split_and_without_judgements(recipe, t
 def test_a_pattern_that_freezes_nothing_is_named_before_the_teacher_is_trained(recipe, tmp_path):
     with pytest.raises(LimbeckError, match="freeze: no parameter matches 'encodr'"):
         run(recipe, tmp_path / "run", "stages.0.freeze=[encodr]")
-    with pytest.raises(LimbeckError, match="freeze: leaves no parameter to train"):
+    with pytest.raises(LimbeckError, match="freeze: no parameter is left to train"):
         run(recipe, tmp_path / "run", "stages.0.freeze=['*']")
     assert not (tmp_path / "run" / "teacher").exists()
 
@@ -364,7 +364,7 @@ def test_an_edited_query_does_not_get_the_scores_of_the_old_one_and_a_new_one_is
     assert annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=3).scored == 3
     assert annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=3).scored == 0
     (tmp_path / "more.jsonl").write_text('{"_id": "new", "text": "move a file"}\n')
-    with pytest.raises(LimbeckError, match="query 'new' had another text when it was scored"):
+    with pytest.raises(LimbeckError, match="query 'new' has changed since it was scored"):
         annotate_data(teacher, str(beir), scores, queries=tmp_path / "more.jsonl", depth=3)
     assert first.scored
 

@@ -37,7 +37,7 @@ def test_a_recipe_without_a_teacher_passes_the_step_with_none(recipe, tmp_path):
             {"stages": [{"objectives": ["softmax_ce"], "steps": 1, "freeze": ["nothing"]}]},
             "freeze: no parameter",
         ),
-        ({"stages": [{"objectives": ["softmax_ce"], "steps": 1, "freeze": ["*"]}]}, "leaves no parameter to train"),
+        ({"stages": [{"objectives": ["softmax_ce"], "steps": 1, "freeze": ["*"]}]}, "no parameter is left to train"),
     ],
 )
 def test_what_is_wrong_with_the_student_is_named_before_the_teacher_is_trained(

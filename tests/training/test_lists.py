@@ -76,7 +76,7 @@ def test_an_index_can_be_the_source_and_gives_its_nearest(tiny_bert, tmp_path):
     both = [document for document in RUN["q0"] if document not in judged["q0"]][:3] + wanted[:3]
     assert mined(f"bm25+{tmp_path / 'index'}") == list(dict.fromkeys(both))
     assert ListSpec(negatives=f"bm25+{tmp_path / 'index'}").negatives
-    with pytest.raises(ValueError, match="'nowhere' is no run file and no index"):
+    with pytest.raises(ValueError, match="'nowhere' is not a run file and not an index"):
         ListSpec(negatives="bm25+nowhere")
 
 

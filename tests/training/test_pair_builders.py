@@ -100,13 +100,13 @@ def test_a_pair_set_gets_the_neighbours_of_its_training_texts(beir, tmp_path):
 def test_what_cannot_be_paired_is_refused(beir, tmp_path):
     with pytest.raises(LimbeckError, match="--how q2q: unknown; did you mean 'q2p'"):
         build_pairs(str(beir), tmp_path / "a", "q2q")
-    with pytest.raises(LimbeckError, match="neighbours need a threshold for negatives; give --below"):
+    with pytest.raises(LimbeckError, match="--how neighbours requires --below"):
         build_pairs(str(beir), tmp_path / "a", "neighbours")
     for how, option in (("q2p", "below"), ("q2p", "near"), ("judged", "hard"), ("judged", "model")):
-        with pytest.raises(LimbeckError, match=f"--{option}: does nothing for {how}; leave it out"):
+        with pytest.raises(LimbeckError, match=f"--{option}: has no effect for {how}; leave it out"):
             build_pairs(str(beir), tmp_path / "a", how, **{option: 1})
     build_pairs(str(beir), tmp_path / "a")
-    with pytest.raises(LimbeckError, match="--below: does nothing for neighbours of a pair set"):
+    with pytest.raises(LimbeckError, match="--below: has no effect for neighbours of a pair set"):
         build_pairs(str(tmp_path / "a"), tmp_path / "b", "neighbours", below=0.5)
     with pytest.raises(LimbeckError, match="already exists and limbeck did not write it; choose another --out"):
         build_pairs(str(beir), beir)

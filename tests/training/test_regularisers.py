@@ -197,7 +197,7 @@ def test_a_cross_encoder_has_token_dropout_and_no_masked_lm(tiny_bert, tmp_path)
     plain = first_gradients(tiny_bert, tmp_path / "plain", STAGE, "cross_encoder")
     dropped = first_gradients(tiny_bert, tmp_path / "dropped", DROPPING, "cross_encoder")
     assert not torch.allclose(plain, dropped, atol=1e-4)
-    with pytest.raises(LimbeckError, match="masked_lm: a cross_encoder cannot restore masked tokens; use kind: dual"):
+    with pytest.raises(LimbeckError, match="masked_lm: a cross_encoder cannot predict masked tokens; use kind: dual"):
         train(tiny_bert, tmp_path / "restoring", RESTORING, kind="cross_encoder")
 
 

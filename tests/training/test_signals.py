@@ -98,7 +98,7 @@ def test_texts_alone_make_a_batch_without_lists(tiny_bert, tmp_path):
     assert batch.student.document_count == 0
     shown = student(batch.student, frozenset({"queries"}))
     assert shown.queries.shape == batch.teacher.queries.shape == (3, 32)
-    with pytest.raises(LimbeckError, match="there is no text to train on"):
+    with pytest.raises(LimbeckError, match="there are no texts to train on"):
         TextLists([])
 
 

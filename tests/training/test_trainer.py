@@ -149,7 +149,7 @@ def test_in_a_stage_a_frozen_tower_gives_the_vectors_that_are_stored(tiny_bert, 
 
 @pytest.mark.parametrize("patterns", [["*"], ["encoder"]])
 def test_freezing_everything_is_refused(tiny_bert, tmp_path, patterns):
-    with pytest.raises(LimbeckError, match="freeze: leaves no parameter to train"):
+    with pytest.raises(LimbeckError, match="freeze: no parameter is left to train"):
         train(tiny_bert, tmp_path, STAGE.model_copy(update={"freeze": patterns}))
 
 

@@ -27,6 +27,7 @@ from limbeck.report.analyses.numerical_rank import (
     numerical_rank_section,
     score_matrix,
 )
+from limbeck.report.analyses.pair_map import PairMap, pair_map, pair_map_section
 from limbeck.report.analyses.score_distributions import (
     ScoreDistributions,
     score_distributions,
@@ -42,6 +43,7 @@ __all__ = [
     "Generalisation",
     "NormalisedMargins",
     "NumericalRank",
+    "PairMap",
     "ScoreDistributions",
     "Sensitivity",
     "SettingPoint",
@@ -58,6 +60,8 @@ __all__ = [
     "normalised_margins_section",
     "numerical_rank",
     "numerical_rank_section",
+    "pair_map",
+    "pair_map_section",
     "score_distributions",
     "score_distributions_section",
     "score_matrix",

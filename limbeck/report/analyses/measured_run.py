@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from limbeck.data.dataset import Qrels, RankingData, Run
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.ranking_result import RankingResult
+
+if TYPE_CHECKING:
+    from limbeck.evaluation.pair_vectors import PairVectors
 
 Role = Literal["teacher", "baseline", "student"]
 BM25 = "BM25"
@@ -36,6 +39,10 @@ def _no_matrix() -> Run:
     raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
 
 
+def _no_vectors(lists: Mapping[str, Sequence[str]]) -> PairVectors:
+    raise LimbeckError("the teacher has no model to show vectors of pairs; give teacher.model")
+
+
 @dataclass(frozen=True)
 class MeasuredRun:
     """A finished run: its texts, its judgements, and what its models made of them."""
@@ -49,6 +56,7 @@ class MeasuredRun:
     relevance_level: int = 1  # grade from which a document counts as relevant
     document_length: int = 128  # tokens of a document that the student reads
     teacher_matrix: Callable[[], Run] = _no_matrix  # the teacher's scores of some queries, each with all documents
+    teacher_vectors: Callable[[Mapping[str, Sequence[str]]], PairVectors] = _no_vectors  # of each query's documents
 
     @property
     def students(self) -> list[MeasuredModel]:

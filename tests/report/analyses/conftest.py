@@ -1,0 +1,3 @@
+"""The small BEIR folder and the recipe for it."""
+
+from tests.training.conftest import beir, recipe  # noqa: F401  (fixtures)
