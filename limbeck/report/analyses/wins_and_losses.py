@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limbeck.data.dataset import RankingData
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.ranking_result import RankingResult
 from limbeck.report.analyses.base import Result
 from limbeck.report.analyses.measured_run import MeasuredModel, MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis
@@ -16,6 +16,9 @@ from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Section, T
 from limbeck.report.colours import Colours
 from limbeck.report.formatting import cut, measure_title, p_value, signed
 from limbeck.report.plots import Bars
+
+if TYPE_CHECKING:
+    from limbeck.evaluation.ranking_result import RankingResult
 
 LONGEST_QUERY = 80
 MOST_BARS = 240
