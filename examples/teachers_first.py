@@ -11,7 +11,7 @@ from collections import Counter
 from limbeck.errors import LimbeckError
 from limbeck.report.analyses.measured_run import MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis
-from limbeck.report.blocks import Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Column, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.colours import Colours
 from limbeck.report.plots import Bars
 
@@ -46,7 +46,7 @@ class TeachersFirst(Analysis):
     def section(self, colours: Colours) -> Section:
         first = self.ranks.get(1, 0) / self.queries
         text = f"{self.student} puts the teacher's first document first for {first:.0%} of {self.queries:,} queries."
-        rows = [Row([rank, count, count / self.queries]) for rank, count in self.ranks.items()]
+        rows = [TableRow([rank, count, count / self.queries]) for rank, count in self.ranks.items()]
         table = Table([Column("Rank"), Column("Queries", ","), Column("Share", ".0%")], rows, "All ranks.")
         return Section(self.title, [Text(text, lead=True), self._bars(), table])
 

@@ -12,8 +12,8 @@ from limbeck.data.dataset import Pair, PairData, RankingData
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
+from limbeck.matchers.calibration import calibrate
 from limbeck.progress import say
-from limbeck.scoring.calibration import calibrate
 
 KINDS = {"dual_encoder": {}, "colbert": {"dim": 8}, "dipair": {"tokens": [2, 2], "dim": 16}}
 

@@ -29,7 +29,7 @@ _NAMES = [
 ]
 _REMEDY = "name the texts text_a, text_b, ... or sentence1, sentence2, or query, document, or give a list `texts`"
 
-Row = tuple[int, tuple[str, ...], Any]  # line, texts, label as it stands
+LabelledRow = tuple[int, tuple[str, ...], Any]  # line, texts, label as it stands
 
 
 def split_files(folder: Path) -> dict[str, Path]:
@@ -71,7 +71,7 @@ def place_of(source: str | Path, split: str, number: int) -> str:
 
 def pair_data(name: str, splits: Mapping[str, tuple[str | Path, Iterable[tuple[int, Record]]]]) -> PairData:
     """Pairs from records. What their labels mean is decided once, over all splits."""
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[LabelledRow]] = {}
     for split, (path, records) in splits.items():
         rows[split] = [_row(path, number, record) for number, record in records]
         if not rows[split]:
@@ -107,7 +107,7 @@ def texts_of(record: Record) -> tuple[Any, ...] | None:
     return tuple(record[name] for name in names) if names else None
 
 
-def _row(path: str | Path, number: int, record: Record) -> Row:
+def _row(path: str | Path, number: int, record: Record) -> LabelledRow:
     texts = texts_of(record)
     if texts is None or len(texts) < 2:
         problem = f"has no two texts in its columns {', '.join(map(str, record))}"
@@ -143,7 +143,7 @@ def _value(path: str | Path, number: int, label: Any) -> Any:
     raise bad_input(path, f"label is {type_name(label)}", "give a class, a number or a list of numbers", number)
 
 
-def _refuse_uneven(path: str | Path, rows: list[Row]) -> None:
+def _refuse_uneven(path: str | Path, rows: list[LabelledRow]) -> None:
     first_number, first_texts, first_label = rows[0]
     for number, texts, label in rows:
         if len(texts) != len(first_texts):

@@ -17,7 +17,7 @@ from limbeck.data.cache import cached_texts, file_state
 from limbeck.data.fields import identifier, is_utf8, type_name
 from limbeck.data.lines import bare_stem, bare_suffix, lines, require
 from limbeck.data.records import Record, read_records
-from limbeck.data.tables import JsonLines, Row, TabSeparated, read_texts
+from limbeck.data.tables import JsonLines, TabSeparated, TextRecord, read_texts
 from limbeck.data.texts import Texts, batches_of
 from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
@@ -72,7 +72,7 @@ def text_key(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _rows(path: Path, noun: str, may_be_empty: bool) -> Iterator[Row]:
+def _rows(path: Path, noun: str, may_be_empty: bool) -> Iterator[TextRecord]:
     number = 0
     source = _plain(path, noun) if bare_suffix(path) == ".txt" else _table(path, noun)
     for number, row in source:
@@ -87,14 +87,14 @@ def _rows(path: Path, noun: str, may_be_empty: bool) -> Iterator[Row]:
         raise bad_input(path, f"contains no {noun}", f"write one {noun} per line")
 
 
-def _plain(path: Path, noun: str) -> Iterator[tuple[int, Row]]:
+def _plain(path: Path, noun: str) -> Iterator[tuple[int, TextRecord]]:
     for number, line in lines(path):
         if number == 1 and _JSON.match(line):
             raise bad_input(path, f"is JSON where a {noun} is expected", "name the file .jsonl", number)
         yield number, (f"{bare_stem(path)}-{number}", "", line.strip())
 
 
-def _table(path: Path, noun: str) -> Iterator[tuple[int, Row]]:
+def _table(path: Path, noun: str) -> Iterator[tuple[int, TextRecord]]:
     for number, record in read_records(path):
         if "text" not in record:
             columns = ", ".join(record) or "nothing"

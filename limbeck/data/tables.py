@@ -25,7 +25,7 @@ from limbeck.data.lines import block_lines, blocks, filled_lines, lines, open_bi
 from limbeck.data.texts import SCHEMA, Texts
 from limbeck.errors import LimbeckError, bad_input
 
-Row = tuple[str, str, str]  # id, title, text
+TextRecord = tuple[str, str, str]  # id, title, text
 _ARROW_BLOCK = 4 << 20
 
 
@@ -44,7 +44,7 @@ class Layout(Protocol):
     def parse(self, block: bytes) -> pa.Table:
         """A whole block, fast; may raise pa.ArrowInvalid."""
 
-    def row(self, path: Path, number: int, line: str) -> Row:
+    def row(self, path: Path, number: int, line: str) -> TextRecord:
         """One line, with every mistake named."""
 
 
@@ -73,7 +73,7 @@ class JsonLines:
         titles = pc.fill_null(table["title"], "")
         return pa.table([table["_id"].cast(pa.large_string()), titles, table["text"]], schema=SCHEMA)
 
-    def row(self, path: Path, number: int, line: str) -> Row:
+    def row(self, path: Path, number: int, line: str) -> TextRecord:
         record = parse_json(path, number, line)
         if "_id" not in record:
             raise bad_input(path, f"the {self.noun} has no `_id`", "give every line an `_id`", number)
@@ -124,7 +124,7 @@ class TabSeparated:
         titles = table["title"] if "title" in self.columns else empty
         return pa.table([table["id"], titles, table["text"]], schema=SCHEMA)
 
-    def row(self, path: Path, number: int, line: str) -> Row:
+    def row(self, path: Path, number: int, line: str) -> TextRecord:
         fields = next(csv.reader([line], delimiter="\t", strict=True), []) if self.quoted else line.split("\t")
         if len(fields) != len(self.columns):
             problem = f"has {len(fields)} tab-separated fields, not {len(self.columns)}"
@@ -178,7 +178,7 @@ def _slow(path: Path, layout: Layout, first: int, block: bytes) -> pa.Table:
     return pa.table([pa.array(column, type=pa.large_string()) for column in columns], schema=SCHEMA)
 
 
-def _checked_row(path: Path, layout: Layout, number: int, line: str) -> Row:
+def _checked_row(path: Path, layout: Layout, number: int, line: str) -> TextRecord:
     try:
         key, title, text = layout.row(path, number, line)
         "".join((key, title, text)).encode("utf-8")

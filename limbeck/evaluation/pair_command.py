@@ -19,8 +19,8 @@ from limbeck.evaluation.request import PAIRS, Evaluation, Request
 from limbeck.evaluation.sample import sample
 from limbeck.evaluation.significance import compare_pairs
 from limbeck.matchers import Matcher
+from limbeck.matchers.calibration import Calibration, calibrate
 from limbeck.matchers.loading import model_folder
-from limbeck.scoring.calibration import Calibration, calibrate
 
 AT_THRESHOLD = ("accuracy", "f1")
 DEV_PAIRS = 2000  # that a threshold is chosen on, at most

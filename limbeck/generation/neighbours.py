@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limbeck.data.tables import Row
+from limbeck.data.tables import TextRecord
 from limbeck.generation.draws import own_draws
 from limbeck.generation.seq2seq import Seq2Seq
 
@@ -42,7 +42,7 @@ class Neighbours:
     def identity(self) -> dict[str, Any]:
         return {**self.model.identity(), **asdict(self.how), "code": CODE_VERSION}
 
-    def write(self, rows: Sequence[Row]) -> list[list[str]]:
+    def write(self, rows: Sequence[TextRecord]) -> list[list[str]]:
         many = self.how.per_query
         ids, mask = (each.repeat_interleave(many, dim=0) for each in self.model.tokens([row[2] for row in rows], READS))
         draws = [own_draws(self.how.seed, key, number) for key, _, _ in rows for number in range(many)]

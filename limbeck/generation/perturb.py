@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.data.tables import Row
+from limbeck.data.tables import TextRecord
 from limbeck.generation.draws import own_draws
 
 CODE_VERSION = 1
@@ -32,7 +32,7 @@ class Perturb:
         del own["batch_size"]
         return {**own, "code": CODE_VERSION}
 
-    def write(self, rows: Sequence[Row]) -> list[list[str]]:
+    def write(self, rows: Sequence[TextRecord]) -> list[list[str]]:
         return [
             [self._changed(text.split(), own_draws(self.seed, key, number)) for number in range(self.per_query)]
             for key, _, text in rows

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from limbeck.data.tables import Row
+from limbeck.data.tables import TextRecord
 from limbeck.files import digest
 from limbeck.generation.draws import own_draws
 
@@ -37,10 +37,10 @@ class Spans:
         lengths = digest(",".join(map(str, self.lengths)))
         return {"per_query": self.per_query, "seed": self.seed, "lengths": lengths, "code": CODE_VERSION}
 
-    def write(self, rows: Sequence[Row]) -> list[list[str]]:
+    def write(self, rows: Sequence[TextRecord]) -> list[list[str]]:
         return [self._spans(row) for row in rows]
 
-    def _spans(self, row: Row) -> list[str]:
+    def _spans(self, row: TextRecord) -> list[str]:
         key, title, text = row
         found = sentences(f"{title}\n\n{text}")
         if not found:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from limbeck.data.tables import Row
+from limbeck.data.tables import TextRecord
 from limbeck.errors import LimbeckError, did_you_mean
 
 WAYS = ["model", "perturb", "spans", "sample"]
@@ -27,7 +27,7 @@ class Way(Protocol):
     def identity(self) -> dict[str, Any]:
         """All that changes what is written, besides the texts."""
 
-    def write(self, rows: Sequence[Row]) -> list[list[str]]:
+    def write(self, rows: Sequence[TextRecord]) -> list[list[str]]:
         """The new queries of each text, given as (id, title, text); an empty one where nothing came of it."""
 
 

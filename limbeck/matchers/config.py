@@ -152,10 +152,10 @@ def _ignored(key: str, value: Any) -> bool:
 
 
 ARCHITECTURES: dict[str, type[Matcher]] = {}
-Kind = TypeVar("Kind", bound="type[Matcher]")
+ArchitectureType = TypeVar("ArchitectureType", bound="type[Matcher]")
 
 
-def architecture(kind: Kind) -> Kind:
+def architecture(kind: ArchitectureType) -> ArchitectureType:
     """Register an architecture, so that recipes can name its kind and folders of it load."""
     ARCHITECTURES[kind.kind] = kind
     return kind

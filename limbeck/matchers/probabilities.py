@@ -1,4 +1,4 @@
-"""The probabilities that a calibrated model gives: what `limbeck.scoring.calibration` fitted, read again."""
+"""The probabilities that a calibrated model gives: what `limbeck.matchers.calibration` fitted, read again."""
 
 from __future__ import annotations
 

@@ -81,11 +81,11 @@ class Objective(ABC):
 
 OBJECTIVES: dict[str, type[Objective]] = {}
 
-Kind = TypeVar("Kind", bound=Objective)
+ObjectiveType = TypeVar("ObjectiveType", bound=Objective)
 
 
 @dataclass_transform(frozen_default=True)
-def objective(kind: type[Kind]) -> type[Kind]:
+def objective(kind: type[ObjectiveType]) -> type[ObjectiveType]:
     """Make a class an objective that recipes can name: a frozen dataclass, known by its class name."""
     made = dataclass(frozen=True, repr=False)(kind)
     OBJECTIVES[made.__name__] = made

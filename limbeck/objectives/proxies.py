@@ -113,17 +113,17 @@ class match_joint(Objective):
 
 
 def _mean_distance(ours: Tensor, theirs: Tensor, targets: Targets, squared: bool) -> Tensor:
-    keep = targets.mask.unsqueeze(-1)
-    dtype = torch.promote_types(ours.dtype, torch.float32)
-    apart = torch.where(keep, ours.to(dtype) - theirs.to(dtype), 0.0)  # [B, K, dim]
+    apart = torch.where(targets.mask.unsqueeze(-1), ours - theirs.to(ours.dtype), 0.0)  # [B, K, dim]
     each = apart.square().sum(-1) if squared else torch.linalg.vector_norm(apart, dim=-1)
     return mean(each, targets.mask)
 
 
 def _embeddings(objective: Objective, student: Signals) -> tuple[Tensor, Tensor]:
+    """Of the student, in at least float32: heads are, and a bfloat16 student's embeddings are not."""
     if student.queries is None or student.documents is None:
         raise LimbeckError(f"{objective} needs a student that shows embeddings; use a dual_encoder")
-    return student.queries, student.documents
+    dtype = torch.promote_types(student.queries.dtype, torch.float32)
+    return student.queries.to(dtype), student.documents.to(dtype)
 
 
 def _of_pairs(objective: Objective, shown: Tensor | None, targets: Targets) -> Tensor:

@@ -57,7 +57,7 @@ class reconstruct(Objective):
     M_k are 15 % of the pair's tokens that are not special (one at least), drawn anew in every step: in expectation
     that is the mean over all of them, and memory holds a seventh of tokens x vocabulary. The head that names tokens is
     trained with the model and not saved. A padded place in a list counts for nothing. It starts near log(vocabulary),
-    about 10, and falls below 1 soon.
+    about 10, and takes hundreds of steps to come close to 0.
 
     In a recipe, of a teacher that is trained: `objectives: [one_hot, "0.1 * reconstruct"]`.
     """

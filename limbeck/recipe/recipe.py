@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.measure_names import canonical_name
 from limbeck.evaluation.pairs import PAIR_MEASURES
+from limbeck.matchers.calibration import check_criterion
 from limbeck.matchers.config import TEACHER, AnyMatcherConfig, matcher_config
 from limbeck.matchers.device_choice import check_device_name
 from limbeck.objectives import Objective, parse
 from limbeck.report.analyses.registry import AnalysisName, default_names
-from limbeck.scoring.calibration import check_criterion
 from limbeck.search.manifest import is_an_index
 from limbeck.signals import PAIR_SIGNALS, TOKEN_SIGNALS
 

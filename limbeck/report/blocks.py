@@ -76,7 +76,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A table row; `kind` marks it (teacher, baseline, student), and only rows that compete can hold a best value."""
 
     cells: Sequence[Cell]
@@ -89,7 +89,7 @@ class Table:
     """A table that the reader can sort by any column. The first column names the row."""
 
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     caption: str = ""
 
     def html(self) -> str:
@@ -110,7 +110,7 @@ class Table:
     def _is_text(self, index: int) -> bool:
         return any(isinstance(row.cells[index], str) for row in self.rows)
 
-    def _cells(self, row: Row) -> str:
+    def _cells(self, row: TableRow) -> str:
         parts = []
         for index, (column, value) in enumerate(zip(self.columns, row.cells, strict=True)):
             shown = escape(column.show(value))

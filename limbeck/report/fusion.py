@@ -6,7 +6,7 @@ from pathlib import Path
 
 from limbeck.evaluation.significance import Comparison
 from limbeck.evaluation.tune import FOLDS, LUCK, Tuning
-from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.formatting import measure_title, p_value, signed
 from limbeck.report.html import Report
 from limbeck.report.plots import Lines, Series
@@ -63,9 +63,9 @@ def fusion_curve(found: Tuning) -> Section:
     title = measure_title(found.measure)
     points = [(point.alpha, point.value) for point in found.curve if point.alpha > 0]
     levels = {"dense alone": found.dense, "sparse alone": found.sparse, "reciprocal rank fusion": found.rrf}
-    rows = [Row([f"{point.alpha:g}", point.value]) for point in found.curve]
-    rows += [Row([name, level], competes=False) for name, level in levels.items()]
-    rows.append(Row(["hybrid, cross-fitted", found.comparison.system], competes=False))
+    rows = [TableRow([f"{point.alpha:g}", point.value]) for point in found.curve]
+    rows += [TableRow([name, level], competes=False) for name, level in levels.items()]
+    rows.append(TableRow(["hybrid, cross-fitted", found.comparison.system], competes=False))
     note = "The best alpha is highlighted. It was chosen on these queries, so its value is a little too good."
     blocks: list[Block] = [Table([Column("alpha"), Column(title, ".4f", "high")], rows, note)]
     if points:

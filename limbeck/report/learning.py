@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from limbeck.report.blocks import Block, Cell, Column, PlotFigure, PlotGrid, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Cell, Column, PlotFigure, PlotGrid, Section, Table, TableRow, Text
 from limbeck.report.colours import TEACHER
 from limbeck.report.formatting import measure_title, short_names
 from limbeck.report.plots import Lines, Series, series_style
@@ -126,7 +126,7 @@ def _once(sides: Mapping[str, Sequence[Curve]], measure: str) -> Table:
     rows = []
     for name, pair in sides.items():
         cells: list[Cell] = [curve.points[0][1] if curve.points else None for curve in pair]
-        rows.append(Row([name, *cells[: len(columns) - 1]], competes=name != TEACHER))
+        rows.append(TableRow([name, *cells[: len(columns) - 1]], competes=name != TEACHER))
     return Table(columns, rows, "Measured once, at the end of training; eval_every of a stage asks for more.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limbeck.report.blocks import Block, Cell, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Cell, Column, Figures, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.formatting import measure_title, p_value, share, short_names, three_digits, times
 from limbeck.report.plots import Point, Scatter
 from limbeck.report.run_files import Metrics, ModelRow, RunFiles, Significance
@@ -136,7 +136,7 @@ def _models(rows: list[ModelRow], columns: Columns, caption: str) -> Table:
     """A table of all models, each marked by its kind."""
     found: Columns = {Column("Model"): [row.name for row in rows], **columns}
     cells = zip(rows, *found.values(), strict=True)
-    marked = [Row(values, row.kind, competes=row.kind == "student") for row, *values in cells]
+    marked = [TableRow(values, row.kind, competes=row.kind == "student") for row, *values in cells]
     return Table(list(found), marked, caption)
 
 
@@ -174,7 +174,7 @@ def _tests(rows: list[ModelRow], how: str) -> Table | None:
     columns = [Column("Model"), Column("Against"), Column("Difference", "+.3f"), Column("Low", "+.3f")]
     columns += [Column("High", "+.3f"), Column("p", _p), Column("p, Holm", _p)]
     cells = [
-        Row([row.name, test.against, test.difference, test.low, test.high, test.p, test.p_holm], row.kind)
+        TableRow([row.name, test.against, test.difference, test.low, test.high, test.p, test.p_holm], row.kind)
         for row, test in tested
     ]
     caption = f"Paired {how}, of means over seeds where there are several. "

@@ -24,24 +24,24 @@ from limbeck.report.run_files import REMEDY, Metrics, RunFiles, read_run
 from limbeck.report.task_words import words_of
 
 
-class Axis(BaseModel):
+class AxisFacts(BaseModel):
     """A key of the recipe and the values that a sweep gave it."""
 
     key: str
     values: list[str]
 
 
-class Sweep(BaseModel):
+class SweepFacts(BaseModel):
     """What a sweep ran, in its metrics.json, or in its sweep.json where the command was not kept."""
 
-    over: list[Axis]
-    tune: list[Axis]
+    over: list[AxisFacts]
+    tune: list[AxisFacts]
     seeds: int
     against: str
     command: str = ""
 
 
-def recipe(run: RunFiles, sweep: Sweep | None = None) -> Section | None:
+def recipe(run: RunFiles, sweep: SweepFacts | None = None) -> Section | None:
     """The recipe as resolved; of a sweep, what was laid over it too."""
     if not run.recipe.strip():
         return None
@@ -57,7 +57,7 @@ def recipe(run: RunFiles, sweep: Sweep | None = None) -> Section | None:
     return Section("Recipe", [*command, KeyValue(facts), code], explanation)
 
 
-def _sweep(run_dir: Path) -> Sweep | None:
+def _sweep(run_dir: Path) -> SweepFacts | None:
     """What a sweep's directory says of it; None for a run."""
     place = run_dir / "metrics.json"
     told = read_json(place, REMEDY).get("sweep")
@@ -65,7 +65,7 @@ def _sweep(run_dir: Path) -> Sweep | None:
         place = run_dir / "sweep.json"
         told = read_json(place, REMEDY)
     try:
-        return Sweep.model_validate(told) if told is not None else None
+        return SweepFacts.model_validate(told) if told is not None else None
     except ValidationError as error:
         raise bad_input(place, "does not say what a sweep ran", REMEDY) from error
 

@@ -17,6 +17,7 @@ from limbeck.evaluation.pair_result import PairResult
 from limbeck.evaluation.pairs import DEFAULTS, PAIR_MEASURES, check_measures, evaluate_pairs, scored_pairs
 from limbeck.matchers import Matcher
 from limbeck.matchers.base import weights_digest
+from limbeck.matchers.calibration import Calibration, calibrate
 from limbeck.objectives.labels import binary_ce
 from limbeck.progress import say
 from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage
@@ -25,7 +26,6 @@ from limbeck.runs.pair_checks import check_pairs
 from limbeck.runs.pair_classes import grade_range, scaled
 from limbeck.runs.pair_splits import PairSplits, split_pairs, unlabelled_pairs
 from limbeck.runs.task import DevMeasure, Task
-from limbeck.scoring.calibration import Calibration, calibrate
 from limbeck.stores import ScoreStore
 from limbeck.training.lists import TextLists, draw_rows
 from limbeck.training.pair_lists import PairLists, label_array

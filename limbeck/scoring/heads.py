@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 from limbeck.data.checked import require_folder, sum_folder
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.files import directory_atomically, read_json, write_json
+from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.interactions import Interaction, interaction_named
-from limbeck.scoring.calibration import Calibration
 
 if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher

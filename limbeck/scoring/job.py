@@ -28,11 +28,11 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, digest, make_directory, naming_disk_errors, write_atomically, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
 from limbeck.matchers.loading import model_folder
 from limbeck.progress import progress, say
-from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.claim import claim, nothing_left_of_a_mistake
 from limbeck.scoring.engine import Engine
 from limbeck.scoring.heads import require_head, save_head

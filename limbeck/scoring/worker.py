@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.pair_scorer import PairScorer
-from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.heads import load_head, require_whole_head, running
 from limbeck.scoring.inputs import require_same_times
 from limbeck.scoring.list_columns import rows_of

@@ -298,7 +298,7 @@ def test_accuracy_needs_a_threshold_which_is_chosen_on_dev_or_left_out(limbeck, 
 def test_a_threshold_from_dev_is_the_one_that_accuracy_is_measured_at(limbeck, models, tmp_path):
     """All scores of a cosine may be above 0: at 0 every pair would be a match."""
     from limbeck.matchers import load
-    from limbeck.scoring.calibration import calibrate
+    from limbeck.matchers.calibration import calibrate
 
     for name, count in (("dev", 30), ("test", 40)):
         (tmp_path / f"{name}.jsonl").write_text(pair_lines(count))

@@ -112,6 +112,18 @@ def test_the_joint_transform_reads_query_and_document_of_each_pair(squared):
     assert student.documents.grad.abs().sum() > 0 and heads["joint"][0].weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("objective", [match_proxies(documents=1), match_joint()])
+def test_lower_precision_is_computed_in_float32(objective):
+    student, teacher, targets = batch(dim=7)
+    torch.manual_seed(0)
+    heads = nn.ModuleDict(objective.heads(Sizes(DIM, 7)))
+    rounded = Signals(queries=student.queries.bfloat16(), documents=student.documents.bfloat16())
+    found = objective(rounded, teacher, targets, heads=heads)
+    exact = Signals(queries=rounded.queries.float(), documents=rounded.documents.float())
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, objective(exact, teacher, targets, heads=heads))
+
+
 @pytest.mark.parametrize("name", ["match_proxies", "match_proxies(documents=0.5, squared=True)", "match_joint"])
 def test_names_read_back(name):
     assert str(parse(name)[1]) == name

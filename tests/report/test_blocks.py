@@ -12,9 +12,9 @@ from limbeck.report.blocks import (
     Marked,
     Passage,
     PlotFigure,
-    Row,
     SideBySide,
     Table,
+    TableRow,
     Text,
 )
 from limbeck.report.plots import Bars, Point, Scatter
@@ -45,7 +45,7 @@ class Reader(HTMLParser):
         KeyValue([(EVIL, EVIL)]),
         Figures([(EVIL, EVIL, EVIL)]),
         Code(EVIL),
-        Table([Column(EVIL, help=EVIL), Column("n")], [Row([EVIL, EVIL], EVIL)], EVIL),
+        Table([Column(EVIL, help=EVIL), Column("n")], [TableRow([EVIL, EVIL], EVIL)], EVIL),
         SideBySide(EVIL, [(EVIL, [Item(EVIL, EVIL, EVIL, EVIL)])]),
         Marked(EVIL),
         Passage(Marked(EVIL), EVIL, Marked(EVIL), [EVIL]),
@@ -71,9 +71,9 @@ def test_the_best_value_of_a_column_is_marked_among_those_that_compete() -> None
         Column("size", ".0f", "low"),
     ]
     rows = [
-        Row(["teacher", 0.9, 400.0, 90], "teacher", competes=False),
-        Row(["a", 0.7, 2.0, 60], "student"),
-        Row(["b", 0.8, 3.0, 60], "student"),
+        TableRow(["teacher", 0.9, 400.0, 90], "teacher", competes=False),
+        TableRow(["a", 0.7, 2.0, 60], "student"),
+        TableRow(["b", 0.8, 3.0, 60], "student"),
     ]
     best = ["best" in (attrs["class"] or "") for _, attrs in cells(Table(columns, rows))]
     assert best == [False, False, False, False, True, False, True, False, False]  # equal sizes: no winner
@@ -81,7 +81,8 @@ def test_the_best_value_of_a_column_is_marked_among_those_that_compete() -> None
 
 def test_cells_carry_the_exact_value_for_sorting_and_show_the_rounded_one() -> None:
     table = Table(
-        [Column("Model"), Column("speed", ",.1f", suffix="×"), Column("gain", "+.2f")], [Row(["a", 1234.56, -0.014])]
+        [Column("Model"), Column("speed", ",.1f", suffix="×"), Column("gain", "+.2f")],
+        [TableRow(["a", 1234.56, -0.014])],
     )
     assert [attrs["data-value"] for _, attrs in cells(table)] == ["1234.56", "-0.014"]
     assert "1,234.6×" in Reader(table.html()).text
@@ -89,14 +90,15 @@ def test_cells_carry_the_exact_value_for_sorting_and_show_the_rounded_one() -> N
 
 
 def test_an_absent_value_is_a_dash_and_sorts_as_empty() -> None:
-    table = Table([Column("Model"), Column("ms", ".1f")], [Row(["a", None])])
+    table = Table([Column("Model"), Column("ms", ".1f")], [TableRow(["a", None])])
     assert cells(table)[0][1]["data-value"] == ""
     assert "–" in Reader(table.html()).text
 
 
 def test_number_columns_are_aligned_and_headings_can_be_pressed() -> None:
     table = Table(
-        [Column("Model"), Column("ms", ".1f"), Column("against")], [Row(["a", 2.0, "b"]), Row(["c", None, None])]
+        [Column("Model"), Column("ms", ".1f"), Column("against")],
+        [TableRow(["a", 2.0, "b"]), TableRow(["c", None, None])],
     )
     tags = Reader(table.html()).tags
     assert [attrs.get("class") for tag, attrs in tags if tag == "th" and attrs.get("scope") == "col"] == [
@@ -109,7 +111,7 @@ def test_number_columns_are_aligned_and_headings_can_be_pressed() -> None:
 
 def test_a_row_of_another_length_than_the_columns_is_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
-        Table([Column("Model"), Column("ms")], [Row(["a", 1.0, 2.0])]).html()
+        Table([Column("Model"), Column("ms")], [TableRow(["a", 1.0, 2.0])]).html()
 
 
 def test_marked_stretches_are_marked_and_everything_is_escaped() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from limbeck.report.blocks import Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Column, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.html import Report
 from limbeck.report.plots import Point, Scatter
 
@@ -17,7 +17,9 @@ def sample() -> Report:
     plot = Scatter([Point(1, 0.5, "a"), Point(10, 0.6, "b")], "ms", "nDCG@10", log_x=True)
     sections = [
         Section("Result", [Text("It works.")], "What came out."),
-        Section("More & more", [PlotFigure(plot), Table([Column("Model"), Column("n", ".0f")], [Row(["a", 1.0])])]),
+        Section(
+            "More & more", [PlotFigure(plot), Table([Column("Model"), Column("n", ".0f")], [TableRow(["a", 1.0])])]
+        ),
         Section("Result", [Text("Again.")]),
     ]
     return Report("A <title>", "one & two", sections, "the end")

@@ -14,6 +14,7 @@ from limbeck.data import Pair, PairData
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.evaluate import Request, run_evaluation
 from limbeck.matchers import CrossEncoder, DiPair, build, load, matcher_config
+from limbeck.matchers.calibration import Calibration
 from limbeck.progress import reporting
 from limbeck.recipe.files import load_recipe
 from limbeck.recipe.recipe import DataSpec
@@ -24,7 +25,6 @@ from limbeck.runs.pair_splits import split_pairs
 from limbeck.runs.pair_task import PairTask
 from limbeck.runs.sweep import sweep
 from limbeck.runs.teacher_step import prepare_teacher
-from limbeck.scoring.calibration import Calibration
 from limbeck.stores import ScoreStore
 from limbeck.training.batches import Collator
 from limbeck.training.pair_lists import PairLists, label_array

@@ -23,12 +23,12 @@ import limbeck.matchers.pair_scorer as pair_scorer
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers import DiPair, build, load, matcher_config
+from limbeck.matchers.calibration import Calibration
 from limbeck.progress import reporting
 from limbeck.scoring import job as job_module
 from limbeck.scoring import local
 from limbeck.scoring import scorer as scorer_module
 from limbeck.scoring import worker as worker_module
-from limbeck.scoring.calibration import Calibration
 from limbeck.scoring.engine import in_words
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine

@@ -74,10 +74,10 @@ class Interaction(nn.Module, ABC):
 
 
 INTERACTIONS: dict[str, type[Interaction]] = {}
-Kind = TypeVar("Kind", bound=type[Interaction])
+InteractionType = TypeVar("InteractionType", bound=type[Interaction])
 
 
-def interaction(kind: Kind) -> Kind:
+def interaction(kind: InteractionType) -> InteractionType:
     """Register an interaction under its `name`, so that it can be built again where only its folder is known."""
     INTERACTIONS[kind.name] = kind
     return kind

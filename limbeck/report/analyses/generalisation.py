@@ -18,7 +18,7 @@ from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.analyses.spread import Spread, spread
-from limbeck.report.blocks import Block, Cell, Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Cell, Column, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.colours import Colours
 from limbeck.report.formatting import listed, measure_title, signed
 from limbeck.report.plots import Level, Lines, Series, series_style
@@ -329,7 +329,7 @@ def _table(result: Generalisation) -> Table:
             verdict = {"no gap": "nothing", None: "reference"}.get(each.verdict, each.verdict)
             size = [each.size] if result.setting else []
             cells: list[Cell] = [model.name, *size, each.train.count, *qualities, *gaps, verdict]
-            rows.append(Row(cells, competes=each.verdict is not None))
+            rows.append(TableRow(cells, competes=each.verdict is not None))
     return Table(columns, rows, _coverage(result))
 
 

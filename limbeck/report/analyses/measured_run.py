@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from limbeck.data.dataset import Qrels, RankingData, Run
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.ranking_result import RankingResult
 
 if TYPE_CHECKING:
     from limbeck.evaluation.pair_vectors import PairVectors
+    from limbeck.evaluation.ranking_result import RankingResult
 
 Role = Literal["teacher", "baseline", "student"]
 BM25 = "BM25"

@@ -12,7 +12,7 @@ from limbeck.report.analyses.base import JudgedList, Result, judged_lists, some_
 from limbeck.report.analyses.distribution import Distribution, distribution
 from limbeck.report.analyses.measured_run import MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis
-from limbeck.report.blocks import Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Column, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.colours import Colours
 from limbeck.report.formatting import signed
 from limbeck.report.plots import BinnedHistogram, series_class
@@ -103,7 +103,7 @@ def normalised_margins_section(result: NormalisedMargins, colours: Colours | Non
         margins = model.margins
         quantiles = [margins.quantiles[share] for share in (0.05, 0.95)]
         numbers = [margins.mean, margins.median, *quantiles, 100 * model.wrong, model.rho, margins.count]
-        rows.append(Row([model.name, *numbers]))
+        rows.append(TableRow([model.name, *numbers]))
     return Section(
         "Margins",
         [Text(_finding(result)), PlotFigure(plot, height=340), Table(columns, rows)],

@@ -20,7 +20,7 @@ from limbeck.progress import track
 from limbeck.report.analyses.base import Result, finite_scores
 from limbeck.report.analyses.measured_run import MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis
-from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Column, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.colours import Colours
 from limbeck.report.plots import Lines, Series
 
@@ -266,7 +266,7 @@ def _energy_table(result: NumericalRank) -> Table:
     rows = []
     for name, spectrum in (("centred", result.centred), ("raw", result.raw)):
         counts = [*spectrum.energy.values(), *spectrum.above.values(), spectrum.rank]
-        rows.append(Row([name, *counts, spectrum.effective]))
+        rows.append(TableRow([name, *counts, spectrum.effective]))
     caption = (
         "Dimensions that hold a share of the energy; singular values above a fraction of the largest; and above the "
         "rounding of single precision."
@@ -284,7 +284,7 @@ def _truncation_table(result: NumericalRank) -> Table:
     for each in result.centred.truncations:
         pair = (each, raw[each.rank])
         numbers = [number for cut in pair for number in (100 * cut.error, cut.rms, 100 * cut.top_k)]
-        rows.append(Row([f"{each.rank}", *numbers]))
+        rows.append(TableRow([f"{each.rank}", *numbers]))
     return Table(
         columns, rows, "The best approximation with that many dimensions: what it loses, and what its top keeps."
     )

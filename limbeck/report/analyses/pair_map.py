@@ -18,7 +18,7 @@ from limbeck.errors import LimbeckError
 from limbeck.report.analyses.base import Result
 from limbeck.report.analyses.measured_run import MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis
-from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Column, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.clouds import Cloud, CloudPoint
 from limbeck.report.colours import Colours
 
@@ -164,7 +164,7 @@ def pair_map_section(result: PairMap) -> Section:
         Column("Between queries", ".0%", help="Share of the variance"),
         Column("Between relevant and other pairs", ".0%", help="Share of the variance"),
     ]
-    rows = [Row([one.name, NAMES[one.signal], one.by_query, one.by_relevance]) for one in result.maps]
+    rows = [TableRow([one.name, NAMES[one.signal], one.by_query, one.by_relevance]) for one in result.maps]
     first = result.maps[0]
     queries = len({point.query for point in first.points})
     chance = (queries - 1) / (len(first.points) - 1)

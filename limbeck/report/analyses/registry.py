@@ -52,10 +52,10 @@ class Analysis(Result):
 
 
 ANALYSES: dict[str, type[Analysis]] = {}
-Kind = TypeVar("Kind", bound=type[Analysis])
+AnalysisType = TypeVar("AnalysisType", bound=type[Analysis])
 
 
-def analysis(kind: Kind) -> Kind:
+def analysis(kind: AnalysisType) -> AnalysisType:
     """Register an analysis under its `name`."""
     ANALYSES[kind.name] = kind
     return kind

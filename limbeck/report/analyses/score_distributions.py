@@ -19,7 +19,7 @@ from limbeck.report.analyses.base import Result, judged_lists, some_models
 from limbeck.report.analyses.distribution import Distribution, distribution, overlap
 from limbeck.report.analyses.measured_run import MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis
-from limbeck.report.blocks import Block, Column, Plot, PlotGrid, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Column, Plot, PlotGrid, Section, Table, TableRow, Text
 from limbeck.report.colours import Colours
 from limbeck.report.plots import BinnedHistogram
 
@@ -195,7 +195,7 @@ def _table(models: Sequence[ModelScores], where: str = "") -> Table:
         for kind, sides in (("raw", model.raw), ("centred", model.centred)):
             numbers = [n for d in (sides.positives, sides.negatives) for n in (d.mean, d.std)]
             cells = [model.name, kind, *numbers, 100 * sides.overlap, sides.separation]
-            rows.append(Row(cells, competes=kind == "centred"))
+            rows.append(TableRow(cells, competes=kind == "centred"))
     return Table(
         columns, rows, f"{where}{_coverage(models)} Separation: distance of the means in deviations of the negatives."
     )

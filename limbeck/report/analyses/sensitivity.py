@@ -11,7 +11,7 @@ from limbeck.errors import LimbeckError
 from limbeck.report.analyses.base import Result, finite_quality
 from limbeck.report.analyses.registry import Analysis, analysis
 from limbeck.report.analyses.spread import Spread, spread
-from limbeck.report.blocks import Block, Column, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Column, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.colours import Colours
 from limbeck.report.formatting import measure_title
 from limbeck.report.plots import Lines, Series, series_class
@@ -141,5 +141,5 @@ def _table(result: Sensitivity) -> Table:
     for value in values:
         spreads = [qualities.get(value) for qualities in found]
         numbers = [number for each in spreads for number in ((each.mean, each.std) if each else (None, None))]
-        rows.append(Row([f"{value:g}", *numbers]))
+        rows.append(TableRow([f"{value:g}", *numbers]))
     return Table(columns, rows, "The best value of each column is highlighted.")

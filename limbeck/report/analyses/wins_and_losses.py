@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limbeck.data.dataset import RankingData
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.ranking_result import RankingResult
 from limbeck.report.analyses.base import Result
 from limbeck.report.analyses.measured_run import MeasuredModel, MeasuredRun
 from limbeck.report.analyses.registry import Analysis, analysis
-from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Row, Section, Table, Text
+from limbeck.report.blocks import Block, Column, Figures, PlotFigure, Section, Table, TableRow, Text
 from limbeck.report.colours import Colours
 from limbeck.report.formatting import cut, measure_title, p_value, signed
 from limbeck.report.plots import Bars
+
+if TYPE_CHECKING:
+    from limbeck.evaluation.ranking_result import RankingResult
 
 LONGEST_QUERY = 80
 MOST_BARS = 240
@@ -187,5 +190,5 @@ def _bars(result: WinsAndLosses) -> PlotFigure:
 def _table(result: WinsAndLosses, rows: Sequence[QueryDifference], caption: str) -> Table:
     first, second = result.names
     columns = [Column("Query"), Column(first, ".3f"), Column(second, ".3f"), Column("Difference", "+.3f")]
-    cells = [Row([cut(each.query, LONGEST_QUERY), each.first, each.second, each.difference]) for each in rows]
+    cells = [TableRow([cut(each.query, LONGEST_QUERY), each.first, each.second, each.difference]) for each in rows]
     return Table(columns, cells, caption)

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import precision_score, recall_score
 
 from limbeck.errors import LimbeckError
-from limbeck.scoring.calibration import Calibration, calibrate, check_criterion, choose_threshold
+from limbeck.matchers.calibration import Calibration, calibrate, check_criterion, choose_threshold
 
 
 def some_pairs(count: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
