@@ -197,7 +197,7 @@ def numerical_rank_section(result: NumericalRank) -> Section:
     return Section(
         "How many dimensions do these scores need?",
         blocks,
-        f"The rank of the teacher's score matrix ({shape}): a bound on what vectors of a given size can represent, not a "
+        f"The rank of the teacher's score matrix ({shape}): a bound on what vectors of a size can represent, not a "
         "promise that training finds them or that it holds for other texts.",
     )
 

@@ -87,7 +87,7 @@ def test_few_queries_decide_nothing() -> None:
     ]
     result = generalisation(few)
     assert verdicts(result)["student"] == ["undecided"]
-    assert "on 4 queries of training: undecided; use more evaluation.train_queries" in shown(
+    assert "on 4 training queries: undecided; use more evaluation.train_queries" in shown(
         generalisation_section(result)
     )
 
@@ -101,7 +101,7 @@ def test_the_section_states_the_rule_and_both_gaps_with_their_intervals() -> Non
     )
     assert "undecided; use more evaluation.train_queries (gap in nDCG@10 +0.020 [" in text
     assert "the 95% interval of their difference, paired by query, lies above 0" in text
-    assert "100 queries of training, 100 test queries. Gaps are teacher minus the model" in text
+    assert "100 training queries, 100 test queries. Gaps are teacher minus the model" in text
     (table,) = (block for block in generalisation_section(result).blocks if isinstance(block, Table))
     assert [column.title for column in table.columns][-3:] == ["Gap on train", "Gap on test", "What is lacking"]
     assert str(table.rows[1].cells[-2]).startswith("+0.040 [+0.0")
