@@ -18,25 +18,30 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def generate(
         data: str = typer.Argument(
-            help="A data set, or a file of queries (.txt, .jsonl, .csv, .tsv, .parquet); of spans: of documents."
+            help="A data set, or a file of queries (.txt, .jsonl, .csv, .tsv, .parquet); for spans: of documents."
         ),
-        out: Path = typer.Option(..., "--out", help="The .jsonl file to write; run it again to go on."),
-        how: str = typer.Option(
-            None, help="model, perturb, spans or sample; model where --model is given, else perturb."
-        ),
+        out: Path = typer.Option(..., "--out", help="The .jsonl file to write; run it again to resume."),
+        how: str = typer.Option(None, help="model, perturb, spans or sample; model if --model is given, else perturb."),
         model: str = typer.Option(None, help="A seq2seq model (BART, T5, ...): folder or hub name."),
-        split: str = typer.Option(None, help="Whose queries; train by default. Those of dev and test are refused."),
-        per_query: int = typer.Option(2, min=1, help="New queries for each query; of spans: for each document."),
-        noise: float = typer.Option(
-            None, help="Of model: deviation of the noise on the encoder's states, in units of their own size; 0.3."
+        split: str = typer.Option(None, help="Split with the queries; train by default. dev and test are refused."),
+        per_query: int = typer.Option(
+            2, min=1, help="New queries for each query; with --how spans: for each document."
         ),
-        mask: float = typer.Option(None, help="Of model: the share of input tokens that are masked; 0.1."),
-        max_length: int = typer.Option(None, min=1, help="Of model: tokens of a new query; 64."),
-        drop: float = typer.Option(None, help="Of perturb: the share of words that are dropped; 0.2."),
-        swap: float = typer.Option(None, help="Of perturb: the share of words that change places; 0.2."),
-        draw_from: str = typer.Option(None, "--from", help="Of sample: a file of queries; else the corpus' titles."),
-        seed: int = typer.Option(0, help="Decides everything that is drawn."),
-        batch_size: int = typer.Option(8, min=1, help="Of model: queries at a time; it does not change the result."),
+        noise: float = typer.Option(
+            None,
+            help="With --how model: standard deviation of the noise on encoder states, relative to their size; 0.3.",
+        ),
+        mask: float = typer.Option(None, help="With --how model: share of input tokens to mask; 0.1."),
+        max_length: int = typer.Option(None, min=1, help="With --how model: maximum tokens of a new query; 64."),
+        drop: float = typer.Option(None, help="With --how perturb: share of words to drop; 0.2."),
+        swap: float = typer.Option(None, help="With --how perturb: share of words to swap; 0.2."),
+        draw_from: str = typer.Option(
+            None, "--from", help="With --how sample: a file of queries; by default the titles of the corpus."
+        ),
+        seed: int = typer.Option(0, help="Random seed."),
+        batch_size: int = typer.Option(
+            8, min=1, help="With --how model: queries per batch; it does not change the result."
+        ),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:

@@ -78,7 +78,7 @@ def generate_queries(
 
 def _check(settings: Settings, model: str | None, draw_from: str | Path | None, out: Path) -> None:
     if bare_suffix(out) != ".jsonl":
-        raise bad_input(out, "is not a .jsonl file", "call it queries.jsonl, say")
+        raise bad_input(out, "is not a .jsonl file", "call it e.g. queries.jsonl")
     if settings.how == "model" and model is None:
         raise LimbeckError("--how model: needs a seq2seq model; name one with --model, or use --how perturb")
     if settings.how != "model" and model is not None:
@@ -139,8 +139,8 @@ class _Job:
             raise bad_input(self.out, "exists, and `limbeck generate` did not write it", "choose another --out")
         stored = self._require_same(self.out, self._manifest, f"remove {self.out}")
         if stored.layout.get("checksum") != checksum(self.out):
-            problem = "was changed after it was written"
-            raise bad_input(self.out, problem, "remove it to have it made again, or choose another --out")
+            problem = "has changed since it was written"
+            raise bad_input(self.out, problem, "remove it to make it again, or choose another --out")
         shutil.rmtree(self._work, ignore_errors=True)
         try:
             result = dict(stored.layout["result"])
@@ -207,7 +207,7 @@ class _Job:
         found = f"{distinct.known:,} are known already, {distinct.repeated:,} repeated, {distinct.empty:,} empty"
         remedy = remedies.get(self.how, "give other documents")
         return bad_input(
-            self.out, f"no new query came of {len(self.source.texts):,} {self.source.noun}: {found}", remedy
+            self.out, f"no new queries from {len(self.source.texts):,} {self.source.noun}: {found}", remedy
         )
 
     def _require_same(self, place: Path, manifest: Path, remedy: str) -> Manifest:

@@ -54,7 +54,7 @@ class Settings:
             if value is None:
                 continue
             if self.how != way:
-                raise LimbeckError(f"--{name.replace('_', '-')}: belongs to --how {way}; leave it out")
+                raise LimbeckError(f"--{name.replace('_', '-')}: requires --how {way}; leave it out")
             if name in ("mask", "drop", "swap") and not 0 <= value < 1:
                 raise LimbeckError(f"--{name} {value}: is not a share; give 0 or more, and less than 1")
         if self.noise is not None and not 0 <= self.noise < math.inf:

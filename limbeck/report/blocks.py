@@ -219,7 +219,9 @@ class Marked:
         parts, at = [], 0
         for start, end in self.spans:
             if not at <= start <= end <= len(self.content):
-                raise ValueError(f"stretch {start} to {end} of {len(self.content)} characters overlaps or lies outside")
+                raise ValueError(
+                    f"stretch {start} to {end} of {len(self.content)} characters overlaps or is out of range"
+                )
             parts += [escape(self.content[at:start]), f"<mark>{escape(self.content[start:end])}</mark>"]
             at = end
         return "".join([*parts, escape(self.content[at:])])

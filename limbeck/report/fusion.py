@@ -46,14 +46,18 @@ def fusion_result(found: Tuning) -> Section:
     title = measure_title(found.measure)
     tiles = [
         (f"{found.alpha:g}", "alpha", "score = alpha · sparse + dense"),
-        (f"{found.comparison.system:.3f}", f"{title} of the hybrid", f"{found.value:.3f} on the queries that chose it"),
+        (
+            f"{found.comparison.system:.3f}",
+            f"{title} of the hybrid",
+            f"{found.value:.3f} on the queries used for tuning",
+        ),
         (f"{found.dense:.3f}", "dense alone", ""),
         (f"{found.sparse:.3f}", "sparse alone", ""),
         (f"{found.rrf:.3f}", "reciprocal rank fusion", "nothing to tune"),
     ]
     explanation = (
-        f"The hybrid's {title} is cross-fitted over {FOLDS} folds: each query counts with the alpha that is best for "
-        "the other folds. The interval is a 95% bootstrap over queries, p that of a paired randomisation test."
+        f"The hybrid's {title} is cross-fitted over {FOLDS} folds: each query uses the alpha that is best for "
+        "the other folds. The interval is a 95% bootstrap over queries, p comes from a paired randomisation test."
     )
     return Section("Result", [Text(finding(found), lead=True), Figures(tiles)], explanation)
 

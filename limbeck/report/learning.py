@@ -127,7 +127,9 @@ def _once(sides: Mapping[str, Sequence[Curve]], measure: str) -> Table:
     for name, pair in sides.items():
         cells: list[Cell] = [curve.points[0][1] if curve.points else None for curve in pair]
         rows.append(TableRow([name, *cells[: len(columns) - 1]], competes=name != TEACHER))
-    return Table(columns, rows, "Measured once, at the end of training; eval_every of a stage asks for more.")
+    return Table(
+        columns, rows, "Measured once, at the end of training; set eval_every of a stage to measure more often."
+    )
 
 
 def _losses(models: Mapping[str, Sequence[Placed]], colours: Mapping[str, int]) -> list[Block]:
@@ -142,7 +144,7 @@ def _losses(models: Mapping[str, Sequence[Placed]], colours: Mapping[str, int]) 
     ]
     if not plots:
         return []
-    caption = "Training loss. The objectives have units of their own: compare shapes, not heights."
+    caption = "Training loss. The objectives have different units: compare shapes, not heights."
     if any(len(curve.points) > MOST_POINTS for curve in curves.values()):
         caption += " Long curves show the means of neighbouring steps."
     return [PlotGrid(plots, caption)]

@@ -119,7 +119,7 @@ def comparison(run: RunFiles) -> Section | None:
     else:
         blocks = [
             _models(rows, quality, caption),
-            _models(rows, chosen | cost, "What they keep of the teacher's quality, and what they cost."),
+            _models(rows, chosen | cost, "How much of the teacher's quality they keep, and what they cost."),
         ]
     words = words_of(run.metrics)
     tests = _tests(rows, words.test)
@@ -148,7 +148,7 @@ def _quality(rows: list[ModelRow]) -> Columns:
         if name == next(iter(rows[0].measures), None):
             spread = Column("±", ".3f", help=f"Standard deviation of {measure_title(name)} over seeds")
             columns[spread] = [row.spread.get(name) if row.spread else None for row in rows]
-            seeds = Column("Seeds", ".0f", help="Students that the row is the mean of")
+            seeds = Column("Seeds", ".0f", help="Number of students in the mean")
             several = any(row.runs != 1 for row in rows)
             columns[seeds] = [row.runs if several and row.kind == "student" else None for row in rows]
     return columns
@@ -156,13 +156,15 @@ def _quality(rows: list[ModelRow]) -> Columns:
 
 def _cost(rows: list[ModelRow]) -> Columns:
     """What is kept of the teacher's quality, and at what cost."""
-    kept = Column("Kept", ".1f", "high", "Share of the teacher's quality; of pairs, of what is above chance", "%")
+    kept = Column("Kept", ".1f", "high", "Share of the teacher's quality; for pairs, of the part above chance", "%")
     return {
         kept: [None if row.kept is None else 100 * row.kept for row in rows],
         Column("ms / query", ",.2f", "low", "Milliseconds for one query"): [row.ms_per_query for row in rows],
         Column("Pairs / s", ",.0f", "high", "Pairs scored in a second"): [row.pairs_per_second for row in rows],
-        Column("Size, MB", ",.0f", "low", "Of the weights in memory"): [row.size_mb for row in rows],
-        Column("Speed-up", ",.1f", "high", "Against the teacher; below 1: slower", "×"): [row.speedup for row in rows],
+        Column("Size, MB", ",.0f", "low", "Size of the weights in memory"): [row.size_mb for row in rows],
+        Column("Speed-up", ",.1f", "high", "Compared with the teacher; below 1: slower", "×"): [
+            row.speedup for row in rows
+        ],
     }
 
 
@@ -177,7 +179,7 @@ def _tests(rows: list[ModelRow], how: str) -> Table | None:
         TableRow([row.name, test.against, test.difference, test.low, test.high, test.p, test.p_holm], row.kind)
         for row, test in tested
     ]
-    caption = f"Paired {how}, of means over seeds where there are several. "
+    caption = f"Paired {how}, on means over seeds if there are several. "
     caption += "Low and high are the 95% interval; Holm's p allows for the number of tests."
     return Table(columns, cells, caption)
 

@@ -47,13 +47,13 @@ def recipe(run: RunFiles, sweep: SweepFacts | None = None) -> Section | None:
         return None
     code = Code(run.recipe.strip())
     if sweep is None:
-        return Section("Recipe", [code], "As resolved: running it again repeats this run.")
+        return Section("Recipe", [code], "The resolved recipe: run it to repeat this run.")
     axes = [("over", axis) for axis in sweep.over] + [("tuned on dev", axis) for axis in sweep.tune]
     facts = [(f"{how}: {axis.key}", ", ".join(axis.values)) for how, axis in axes]
     facts += [("seeds", str(sweep.seeds)), ("tested against", sweep.against)]
     command: list[Block] = [Code(sweep.command)] if sweep.command else []
-    repeats = "The command repeats this sweep. " if sweep.command else ""
-    explanation = f"{repeats}Its students change the recipe, shown as resolved, by a value of every key."
+    repeats = "The command runs this sweep again. " if sweep.command else ""
+    explanation = f"{repeats}Each student changes the resolved recipe below in one value of every key."
     return Section("Recipe", [*command, KeyValue(facts), code], explanation)
 
 
@@ -67,7 +67,7 @@ def _sweep(run_dir: Path) -> SweepFacts | None:
     try:
         return SweepFacts.model_validate(told) if told is not None else None
     except ValidationError as error:
-        raise bad_input(place, "does not say what a sweep ran", REMEDY) from error
+        raise bad_input(place, "does not describe a sweep", REMEDY) from error
 
 
 def versions(run: RunFiles) -> Section | None:

@@ -39,7 +39,7 @@ THROUGHPUT = CostAxis(
     lambda row: row.pairs_per_second,
     "pairs per second",
     "throughput",
-    "Better is up and to the right; texts are encoded ahead where they can be; the axis is logarithmic.",
+    "Better is up and to the right; texts are encoded ahead where possible; the axis is logarithmic.",
 )
 
 

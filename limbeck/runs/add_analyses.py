@@ -30,20 +30,22 @@ def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = 
     """
     for override in overrides:
         if override.partition("=")[0] not in CHANGEABLE or "rank" not in names:
-            problem = f"--set {override}: a finished run can only be asked for another {' or '.join(CHANGEABLE)}"
+            problem = f"--set {override}: for a finished run you can only change {' or '.join(CHANGEABLE)}"
             raise LimbeckError(f"{problem}; give one of them, with --add rank")
     for name in names:
         _check_name(name)
     if not (folder / METRICS).exists():
-        raise bad_input(folder, "holds no finished run", "name the directory that `limbeck distill --out` wrote")
+        raise bad_input(folder, "contains no finished run", "name the directory that `limbeck distill --out` wrote")
     recipe = load_recipe(folder / "recipe.yaml", list(overrides))
     use_recipe_device(recipe.device)
     task = open_task(recipe, folder)
     task.refuse_analyses(folder)
     if (folder / "shared").is_dir():
-        raise LimbeckError(f"{folder}: is a sweep over data or teachers, and an analysis is of one; sweep them apart")
+        raise LimbeckError(
+            f"{folder}: is a sweep over data or teachers, but an analysis needs one of each; sweep them separately"
+        )
     if not task.has_test:
-        raise LimbeckError(f"{folder}: its data has no labelled test queries, which analyses are of; give data.test")
+        raise LimbeckError(f"{folder}: analyses require labelled test queries, and its data has none; give data.test")
     swept = (folder / PLAN).exists()
     task.analyse(_swept(task, folder) if swept else _measured(task, folder), folder, names, strict=True)
 
@@ -64,7 +66,7 @@ def _measured(task: Task, folder: Path) -> list[Measured]:
 
 def _swept(task: Task, folder: Path) -> list[Measured]:
     """The measurements of a sweep, as it left them."""
-    again = "run the same `limbeck sweep` again, which writes it anew"
+    again = "run the same `limbeck sweep` again to write it"
     plan, places, rows = read_json(folder / PLAN), read_json(folder / MEASURED, again), read_results(folder).rows
     runs = {name: [read_measured(folder / place, task.result_type) for place in some] for name, some in places.items()}
     return finish([over_seeds(runs[row.name], row.name, []) for row in rows if row.name in runs], plan["against"])

@@ -133,7 +133,7 @@ def analyse_axis(
         store(folder, "sensitivity", lambda: sensitivity(settings, key, measure))
     elif numeric:
         varied = listed([axis.key for axis in numeric])
-        leave_out(folder, "sensitivity", f"{varied} vary at once, and a curve is along one; sweep one at a time")
+        leave_out(folder, "sensitivity", f"{varied} vary at once, but a curve needs a single key; sweep one at a time")
     teachers = [one for one in measured if one.row.kind == "teacher"]
     lacking = _lacks_train_test(placed, teachers, measure)
     if lacking is None:
@@ -151,7 +151,7 @@ def _lacks_train_test(placed: Sequence[_Placed], teachers: Sequence[Measured], m
     if any(f"train {measure}" not in row.measures for row in [teachers[0].row, *(one.found.row for one in placed)]):
         return "no training queries were measured; set evaluation.train_queries, e.g. to 200, and sweep again"
     if len(teachers) > 1:
-        return "the settings have data or teachers of their own, and gaps are to one teacher; sweep them apart"
+        return "the settings have different data or teachers, but gaps need the same teacher; sweep them separately"
     return None
 
 

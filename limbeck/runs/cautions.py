@@ -33,4 +33,4 @@ def _below(baseline: ResultRow, students: Sequence[ResultRow]) -> list[str]:
     told = (
         f"{listed(names)} {verb} below {baseline.name} ({baseline.measures[measure]:.3f}) in {measure_title(measure)}"
     )
-    return [f"{told}: look at the loss, then try more steps, another lr or tau, or a better teacher."]
+    return [f"{told}: check the loss, then try more steps, another lr or tau, or a better teacher."]

@@ -70,7 +70,7 @@ def parse_axis(text: str, option: str = "--over") -> Axis:
         raise LimbeckError(f"{option} {text}: not of the form KEY=A,B,C; e.g. {option} student.dim=64,128")
     repeated = next((value for value, count in Counter(values).items() if count > 1), None)
     if repeated is not None:
-        raise LimbeckError(f"{option} {text}: {repeated} stands there twice; drop one")
+        raise LimbeckError(f"{option} {text}: {repeated} is there twice; drop one")
     hint_at_new_names(key.strip().split("."), f"{option} {key.strip()}")
     return Axis(key.strip(), values)
 
@@ -140,13 +140,13 @@ def refuse_repeated(axes: Sequence[Axis]) -> None:
     """Refuse a key that two axes have: the later one would undo the earlier."""
     repeated = next((key for key, count in Counter(axis.key for axis in axes).items() if count > 1), None)
     if repeated is not None:
-        raise LimbeckError(f"{repeated}: stands twice among --over and --tune; give all its values in one")
+        raise LimbeckError(f"{repeated}: is named twice in --over and --tune; give all its values in one option")
 
 
 def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
     """Refuse `objective.NAME` where no objective has an argument of that name, and `device`: they change nothing."""
     if any(axis.key == "device" for axis in axes):
-        raise LimbeckError("device: is no setting to vary, since a sweep runs on one device; use --device")
+        raise LimbeckError("device: cannot vary, because a sweep runs on one device; use --device")
     objectives = [text for cell in grid for text in _last_objectives(cell.recipe)]
     known = sorted({name for text in objectives for name in argument_names(parse(text)[1])})
     for axis in axes:

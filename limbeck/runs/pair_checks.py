@@ -33,7 +33,7 @@ def check_pairs(recipe: Recipe, data: PairData, unlabelled: Sequence[Pair], meas
         raise LimbeckError(problems[0])
     if problems:
         told = " ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
-        raise LimbeckError(f"{data.name}: {len(problems)} things do not fit together: {told}")
+        raise LimbeckError(f"{data.name}: {len(problems)} problems: {told}")
 
 
 def _texts(recipe: Recipe, name: str, splits: Splits, unlabelled: Sequence[Pair]) -> Iterator[str]:
@@ -44,7 +44,7 @@ def _texts(recipe: Recipe, name: str, splits: Splits, unlabelled: Sequence[Pair]
         number = next((number for number, pair in enumerate(pairs, 1) if len(pair.texts) != count), None)
         if number is not None:
             place = place_of(split if split in further else recipe.data.source, split, number)
-            yield f"{place} has {len(pairs[number - 1].texts)} texts, others {count}; give all as many"
+            yield f"{place} has {len(pairs[number - 1].texts)} texts, others have {count}; give all the same number"
     trained = recipe.teacher.train if recipe.teacher is not None else None
     for who, spec in (("student", recipe.student), ("teacher.train", trained)):
         if spec is not None and spec.text_count not in (None, count):
@@ -58,11 +58,11 @@ def _labels(recipe: Recipe, data: PairData, splits: Splits, measures: Sequence[s
         yield from _first_each(source, splits, lambda pair: _no_class(pair, outputs))
         return
     if has_classes(recipe.stages):
-        yield "student.outputs: is 1, and labels are no classes; label classes 0, 1, 2, ..."
+        yield "student.outputs: is 1, and labels are not classes; label classes 0, 1, 2, ..."
         return
     if _learns_yes_or_no(recipe):
         if data.classes is not None and len(data.classes) > 2:
-            yield f"{data.name}: labels are {len(data.classes)} names, where binary_ce wants yes or no; {CLASSES}"
+            yield f"{data.name}: labels are {len(data.classes)} names, but binary_ce needs yes or no; {CLASSES}"
             return
         yield from _first_each(source, splits, _several_numbers)
     if measures is None or not set(measures) <= set(CORRELATIONS):
@@ -76,9 +76,7 @@ def _learns_yes_or_no(recipe: Recipe) -> bool:
 
 def _several_numbers(pair: Pair) -> str | None:
     told = (
-        f"has a label of {len(pair.label)} numbers, where binary_ce wants one"
-        if isinstance(pair.label, tuple)
-        else None
+        f"has a label of {len(pair.label)} numbers, but binary_ce needs one" if isinstance(pair.label, tuple) else None
     )
     return f"{told}; {CLASSES}" if told else None
 
@@ -89,8 +87,8 @@ def _no_class(pair: Pair, count: int) -> str | None:
     else:
         fits = pair.label is None or (pair.label % 1 == 0 and 0 <= pair.label < count)
         found = f"the label {pair.label}"
-    remedy = f"label classes 0 to {count - 1}, or set outputs to their number"
-    return None if fits else f"has {found}, and student.outputs is {count}; {remedy}"
+    remedy = f"label classes 0 to {count - 1}, or set outputs to the number of classes"
+    return None if fits else f"has {found}, but student.outputs is {count}; {remedy}"
 
 
 def _mixed(source: str, splits: Splits) -> Iterator[str]:
@@ -125,13 +123,13 @@ def _outputs(recipe: Recipe) -> Iterator[str]:
     outputs = recipe.student.output_count
     trained = recipe.teacher.train if recipe.teacher is not None else None
     if trained is not None and trained.output_count != outputs and any(stage.needs_teacher for stage in recipe.stages):
-        yield f"teacher.train.outputs is {trained.output_count} and student.outputs {outputs}; give both as many"
+        yield f"teacher.train.outputs is {trained.output_count} and student.outputs is {outputs}; use the same number"
     for place, stage in recipe.every_stage().items():
         count = trained.output_count if trained is not None and place.startswith("teacher") else outputs
         for _, each in stage.weighted_objectives():
             if count > 1 and isinstance(each, binary_ce | soft_binary_ce):
                 better = "class_ce" if isinstance(each, binary_ce) else "soft_class_ce"
-                yield f"{place}.objectives: {each} is for one output, and there are {count}; use {better}"
+                yield f"{place}.objectives: {each} requires one output, and there are {count}; use {better}"
 
 
 def _measures(recipe: Recipe, data: PairData, splits: Splits, measures: Sequence[str] | None) -> Iterator[str]:

@@ -48,7 +48,7 @@ def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[
         train = [pair if id(pair) in kept else replace(pair, label=None) for pair in train]
     extra = [pair for pair in unlabelled if pair.texts not in elsewhere]
     if not train and not extra:
-        raise LimbeckError(f"{data.name}: no pair to train on in split {spec.train!r}; check the file")
+        raise LimbeckError(f"{data.name}: no training pairs in split {spec.train!r}; check the file")
     return PairSplits([*train, *extra], dev, _drawn(test, spec.test_queries, seed))
 
 

@@ -94,7 +94,7 @@ class PairTask(Task):
         return matcher.outputs == wanted or max(matcher.outputs, wanted) <= 2
 
     def refuse_analyses(self, folder: Path) -> None:
-        raise LimbeckError(f"{folder}: is a run on pairs, and analyses are of rankings; its report has its tables")
+        raise LimbeckError(f"{folder}: is a run on pairs, and analyses require rankings; its report has the tables")
 
     @cached_property
     def measures(self) -> list[str] | None:
@@ -104,7 +104,9 @@ class PairTask(Task):
             return None
         wrong = [name for name in given if name not in PAIR_MEASURES]
         if wrong:
-            raise LimbeckError(f"evaluation.measures: {wrong[0]} is of rankings; pairs have {', '.join(PAIR_MEASURES)}")
+            raise LimbeckError(
+                f"evaluation.measures: {wrong[0]} is a measure for rankings; for pairs use {', '.join(PAIR_MEASURES)}"
+            )
         return given
 
     @cached_property
@@ -158,11 +160,11 @@ class PairTask(Task):
         if spec is None or spec.standardise == "none":
             return None
         if spec.standardise == "auto" and (
-            spec.live or not self.teacher_gives_cosines("brought to mean 0, deviation 1")
+            spec.live or not self.teacher_gives_cosines("scaled to mean 0, deviation 1")
         ):
             return None
         if spec.standardise == "list":
-            raise LimbeckError("teacher.standardise: list means nothing for pairs, which stand alone; use global")
+            raise LimbeckError("teacher.standardise: list requires lists, and pairs have none; use global")
         return standardiser("global", torch.from_numpy(self.teacher_scores(self.splits.train)))
 
     @cached_property
@@ -216,7 +218,7 @@ class PairTask(Task):
         if not stage.needs_teacher:
             pairs = [pair for pair in pairs if pair.label is not None]
             if not pairs:
-                problem = f"{self.data.name}: {', '.join(stage.objectives)} learns from labels, and there are none"
+                problem = f"{self.data.name}: {', '.join(stage.objectives)} learns from labels, but there are none"
                 raise LimbeckError(f"{problem}; label some pairs, or distil from a teacher with soft_binary_ce")
         labels = label_array(pairs)
         learns_yes_or_no = any(isinstance(each, binary_ce) for _, each in stage.weighted_objectives())
@@ -231,7 +233,7 @@ class PairTask(Task):
         """The ends of the scale that labels are grades on; None where they are probabilities or classes."""
         ends = grade_range(self.data)
         if ends is not None and is_main():
-            say(f"{self.data.name}: labels run from {ends[0]:g} to {ends[1]:g}; binary_ce learns them scaled to 0 to 1")
+            say(f"{self.data.name}: labels run from {ends[0]:g} to {ends[1]:g}; binary_ce scales them to 0 to 1")
         return ends
 
 
@@ -242,12 +244,12 @@ def _refuse_ranking(data: RankingData) -> PairData:
 def _refuse_list_options(recipe: Recipe) -> None:
     for place, stage in recipe.every_stage().items():
         if stage.lists != ListSpec():
-            raise LimbeckError(f"{place}.lists: pairs stand alone and have no lists; drop it")
+            raise LimbeckError(f"{place}.lists: pairs have no lists; drop it")
     if recipe.teacher is not None and recipe.teacher.only_scores:
-        problem = "teacher.scores: a pair set brings scores made elsewhere as its labels"
+        problem = "teacher.scores: scores of pairs that were made elsewhere must be labels"
         raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
     if recipe.evaluation.bf16:
         raise LimbeckError("evaluation.bf16: is for rankings; drop it (a teacher of pairs has teacher.bf16)")
     for name in ("keep_positives", "min_positives"):
         if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
-            raise LimbeckError(f"data.{name}: pairs stand alone, there is nothing to count; drop it")
+            raise LimbeckError(f"data.{name}: requires rankings, and these are pairs; drop it")

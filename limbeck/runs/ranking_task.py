@@ -47,7 +47,7 @@ class RankingTask(Task):
         super().__init__(recipe, folder)
         for place, stage in recipe.every_stage().items():
             if stage.group_by_text:
-                raise LimbeckError(f"{place}.group_by_text: is for pair sets; use {place}.lists.in_batch, or drop it")
+                raise LimbeckError(f"{place}.group_by_text requires pairs; use {place}.lists.in_batch, or drop it")
         self._pools: dict[tuple[str, int], dict[str, np.ndarray]] = {}
         self._unlabelled: list[str] = []
 
@@ -90,7 +90,7 @@ class RankingTask(Task):
         labels, level = self.splits.test_labels, self.recipe.evaluation.relevance_level
         best = max((grade for grades in labels.values() for grade in grades.values()), default=level)
         if best < level:
-            self.warn(f"no test document has grade {level} (the highest is {best}), so all measures but nDCG are 0")
+            self.warn(f"no test document has grade {level} (the highest is {best}), so all measures except nDCG are 0")
 
     @property
     def measured_as(self) -> str:
@@ -109,7 +109,7 @@ class RankingTask(Task):
 
     def require_outputs(self, who: str, matcher: Matcher) -> None:
         if matcher.outputs != 1:
-            problem = f"the {who} gives {matcher.outputs} scores per pair, and ranking lists needs one"
+            problem = f"the {who} gives {matcher.outputs} scores per pair, but rankings need a single score"
             raise LimbeckError(f"{problem}; use a {who} with one output")
 
     def can_measure(self, matcher: Matcher) -> bool:
@@ -261,7 +261,7 @@ class RankingTask(Task):
             self._add_scores(queries)
         if stage.lists.false_negative_margin is not None:
             dropped = leave_out_likely_positives(queries, stage.lists.false_negative_margin)
-            say(f"{dropped:,} candidates left out: the teacher takes them for positives")
+            say(f"{dropped:,} candidates left out: the teacher considers them positive")
         return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
 
     def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:
@@ -338,9 +338,9 @@ class RankingTask(Task):
             known += len(scores)
         total = sum(map(len, rows.values()))
         if known == 0:
-            raise LimbeckError("the teacher's scores name none of the training pairs; check their ids")
+            raise LimbeckError("the teacher's scores contain none of the training pairs; check their ids")
         if known < total:
-            say(f"{total - known:,} of {total:,} training pairs have no teacher score and take no part in distillation")
+            say(f"{total - known:,} of {total:,} training pairs have no teacher score and are not distilled")
 
 
 def _by_row(data: RankingData, grades: Mapping[str, int]) -> dict[int, float]:

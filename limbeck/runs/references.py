@@ -68,7 +68,7 @@ def _as_it_is(task: Task, spec: MatcherConfig) -> Matcher:
         raise _NoRow(f"no row in the table ({error})") from error
     wanted = task.recipe.student.output_count
     if not task.can_measure(matcher):
-        raise _NoRow(f"gives {matcher.outputs} score per pair where the task has {wanted}, so it has no row")
+        raise _NoRow(f"gives {matcher.outputs} score per pair, but the task has {wanted}, so it has no row")
     return matcher
 
 
@@ -88,8 +88,8 @@ def teacher_below_its_start(task: Task) -> str | None:
     if "start" not in found or found["teacher"] >= found["start"]:
         return None
     values = f"{measure_title(found['measure'])} {found['teacher']:.3f} on dev, below {found['start']:.3f}"
-    remedy = f"give it more labels or steps, or take {spec.train.init_from} itself as the teacher"
-    return f"the teacher has {values} of its start as it is ({spec.train.init_from}); {remedy}"
+    remedy = f"give it more labels or steps, or use {spec.train.init_from} itself as the teacher"
+    return f"the teacher has {values} of the model that it starts from ({spec.train.init_from}); {remedy}"
 
 
 def _on_dev(task: Task, spec: MatcherConfig) -> dict[str, object]:

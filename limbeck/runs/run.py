@@ -39,7 +39,7 @@ def distill(
     checked = with_classes(resolved)
     folder = Path(out) if out is not None else Path("runs") / checked.name
     if (folder / STUDENTS).exists():
-        raise LimbeckError(f"{folder}: holds a sweep; choose another --out")
+        raise LimbeckError(f"{folder}: contains a sweep; choose another --out")
     claim_folder(folder, checked)
     if (folder / METRICS).exists():
         return finished_run(folder)

@@ -50,7 +50,7 @@ class Result:
 
 def finished_run(folder: Path) -> Result:
     """A run that was done before; a report that a kill left out is made now."""
-    say(f"{folder}: this run is finished already")
+    say(f"{folder}: this run is already finished")
     result = read_results(folder)
     with main_first() as main:
         if main and not result.report.exists():
@@ -86,8 +86,8 @@ def claim_folder(folder: Path, recipe: Recipe) -> None:
             if difference:
                 key, theirs, ours = difference
                 values = f"{key} is {json.dumps(theirs)} there and {json.dumps(ours)} here"
-                remedy = f"choose another --out, remove it, or go on with it by --set {key}=..."
-                raise LimbeckError(f"{folder}: holds a run of another recipe ({values}); {remedy}")
+                remedy = f"choose another --out, remove it, or resume it with --set {key}=..."
+                raise LimbeckError(f"{folder}: contains a run of another recipe ({values}); {remedy}")
         elif left:
             raise LimbeckError(f"{folder}: is not empty and contains no run; choose another --out")
         else:

@@ -51,7 +51,7 @@ MEASURED = "measured.json"
 DONE = "done.json"  # in references/: all of them are measured
 BEST = "best.json"  # whose copy the sweep's own student is: its weights may have been dropped
 ERROR = "error.txt"  # in a student's folder: why it failed
-NO_DEV = "there are no dev queries to choose by; give data.dev, or drop --tune"
+NO_DEV = "--tune requires dev queries; give data.dev, or drop --tune"
 
 
 @restoring_device
@@ -106,11 +106,11 @@ def sweep(
             found = work.cell(cell, tries[cell.name])
             measured += [] if found is None else [found]
         if not measured:
-            raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; mend it and run again")
+            raise LimbeckError(f"every run failed, the first with: {work.errors[0]}; fix it and run again")
         work.keep_best()
         references = work.references()
         if reference in work.lost:
-            untested = f"{reference} failed, and nothing is tested against it."
+            untested = f"{reference} failed, so there is no comparison with it."
             say(untested)
             note, plan = f"{note} {untested}".strip(), plan | {"against_failed": True}
         answer_questions(work.home, folder, work.best_name, work.best, questions)
@@ -130,7 +130,7 @@ def _place_for(out: str | Path | None, base: Recipe) -> Path:
     """The sweep's directory, which may be there if it is of the same recipe."""
     folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
     if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
-        raise LimbeckError(f"{folder}: holds a run of `limbeck distill`; choose another --out")
+        raise LimbeckError(f"{folder}: contains a run of `limbeck distill`; choose another --out")
     if folder.exists():
         claim_folder(folder, base)
     return folder
@@ -167,7 +167,7 @@ def _reference(names: list[str], against: str | None) -> str:
     if against is None:
         return names[0]
     if against not in names:
-        raise LimbeckError(f"--against {against}: no cell of this sweep; {did_you_mean(against, names)}")
+        raise LimbeckError(f"--against {against}: this sweep has no such row; {did_you_mean(against, names)}")
     return against
 
 
@@ -234,7 +234,7 @@ class _Sweep:
         task.check(recipe)
         if not known:
             if not task.has_test:
-                problem = f"{task.data.name}: {task.no_test()}, and a sweep compares on it"
+                problem = f"{task.data.name}: {task.no_test()}, but a sweep compares on it"
                 raise LimbeckError(f"{problem}; give data.test")
             if tuned:
                 _refuse_no_dev(task)

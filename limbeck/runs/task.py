@@ -186,5 +186,5 @@ class Task(ABC):
         spec = self.recipe.teacher
         place = Path(spec.scores) if spec is not None and spec.scores else self.folder / "teacher" / "scores"
         if place.is_file():
-            raise LimbeckError(f"{place}: a file cannot be added to; with a teacher's model, scores names a directory")
+            raise LimbeckError(f"{place}: is a file; with a teacher's model, scores must name a directory")
         return place

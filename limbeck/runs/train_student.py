@@ -89,8 +89,8 @@ def _refuse_outputs(task: Task, student: Matcher, teacher: Matcher | None) -> No
         if matcher is not None:
             task.require_outputs(who, matcher)
     if teacher is not None and teacher.outputs != student.outputs:
-        problem = f"the teacher gives {teacher.outputs} scores per pair and the student {student.outputs}"
-        raise LimbeckError(f"{problem}; set student.outputs to the teacher's")
+        problem = f"the teacher gives {teacher.outputs} scores per pair, but the student gives {student.outputs}"
+        raise LimbeckError(f"{problem}; set student.outputs to the same number")
 
 
 def _add_teacher_signals(how: Fit, teacher: Matcher | None, reference: Reference, stages: Sequence[Stage]) -> None:

@@ -64,7 +64,7 @@ def test_new_queries_are_near_training_queries_only(data, tmp_path):
 def test_a_new_query_that_a_test_query_asks_is_left_out(tmp_path):
     queries = {"q1": "copy file", "t1": "File Copy", "t2": "copy", "t3": "file"}
     data = write_beir(tmp_path / "data", {"train": ["q1"], "test": ["t1", "t2", "t3"]}, queries)
-    with pytest.raises(LimbeckError, match=r"no new query came of 1 queries: 8 are known already.*raise --drop"):
+    with pytest.raises(LimbeckError, match=r"no new queries from 1 queries: 8 are known already.*raise --drop"):
         lb.generate(data, tmp_path / "near.jsonl", per_query=8)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 
@@ -222,7 +222,7 @@ def test_a_finished_file_is_for_the_same_request_and_unchanged(data, tmp_path):
         lb.generate(data, out, how="spans")
     with open(out, "a") as handle:
         handle.write("\n")
-    with pytest.raises(LimbeckError, match="was changed after it was written; remove it"):
+    with pytest.raises(LimbeckError, match="has changed since it was written; remove it"):
         lb.generate(data, out)
     out.unlink()
     lb.generate(data, out, drop=0.5)

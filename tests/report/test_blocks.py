@@ -125,7 +125,7 @@ def test_marked_stretches_are_marked_and_everything_is_escaped() -> None:
 
 @pytest.mark.parametrize("spans", [[(0, 3), (2, 4)], [(3, 2)], [(0, 99)], [(-1, 2)], [(3, 4), (0, 1)]])
 def test_stretches_that_overlap_or_lie_outside_are_refused(spans: list[tuple[int, int]]) -> None:
-    with pytest.raises(ValueError, match="overlaps or lies outside"):
+    with pytest.raises(ValueError, match="overlaps or is out of range"):
         Marked("abcde", spans).html()
 
 

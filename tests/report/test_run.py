@@ -106,9 +106,9 @@ def test_an_older_sweep_without_its_command_shows_what_it_ran(tmp_path: Path) ->
     plan = {"over": [{"key": "student.dim", "values": ["8", "16"]}], "tune": [], "seeds": 3, "against": "dim=8"}
     (run_dir / "sweep.json").write_text(json.dumps(plan))
     page = run_report(run_dir).read_text()
-    assert "over: student.dim" in page and "8, 16" in page and "running it again repeats" not in page
+    assert "over: student.dim" in page and "8, 16" in page and "run it to repeat" not in page
     (run_dir / "sweep.json").write_text(json.dumps({"seeds": 3}))
-    with pytest.raises(LimbeckError, match="sweep.json: does not say what a sweep ran"):
+    with pytest.raises(LimbeckError, match="sweep.json: does not describe a sweep"):
         run_report(run_dir)
 
 

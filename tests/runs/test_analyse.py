@@ -138,7 +138,7 @@ def test_scores_are_of_training_queries_too_where_some_are_measured(recipe, tmp_
     assert [model["name"] for model in found["train"]] == ["teacher", "one_hot", "mse"]
     for side, most in (("models", 6), ("train", 4)):
         assert all(0 < model["queries"] <= most for model in found[side])
-    assert "On the queries of training." in result.report.read_text()
+    assert "On training queries." in result.report.read_text()
     add_analyses(tmp_path / "s", ["scores", "margins"])
     again = analyses(tmp_path / "s")
     assert again["scores"] == found
@@ -173,7 +173,7 @@ def test_an_analysis_of_a_plugin_that_is_missing_is_named_in_the_report(recipe, 
     (tmp_path / "run" / "analyses").mkdir(exist_ok=True)
     (tmp_path / "run" / "analyses" / "foreign.json").write_text('{"share": 1}')
     page = run_report(tmp_path / "run").read_text()
-    assert "foreign is an analysis of a plugin that is not loaded; give --plugin FILE" in page
+    assert "foreign is an analysis from a plugin that is not loaded; give --plugin FILE" in page
 
 
 def test_a_finished_run_can_be_looked_into_further(recipe, tmp_path):
@@ -192,7 +192,7 @@ def test_a_sweep_that_lacks_its_list_of_measurements_writes_it_anew(recipe, tmp_
     recipe["evaluation"]["analyses"] = []
     sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
     (tmp_path / "s" / "measured.json").unlink()
-    with pytest.raises(LimbeckError, match="no such file; run the same `limbeck sweep` again, which writes it anew"):
+    with pytest.raises(LimbeckError, match="no such file; run the same `limbeck sweep` again to write it"):
         add_analyses(tmp_path / "s", ["wins"])
     sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
     add_analyses(tmp_path / "s", ["wins"])
@@ -231,7 +231,7 @@ def test_a_sweep_says_why_it_has_no_curve_and_no_verdict(recipe, tmp_path):
     assert result.report.read_text().count("Left out: ") == 2
     recipe["evaluation"]["train_queries"] = 4
     sweep(recipe, ["data.train_queries=8,10"], out=tmp_path / "t")
-    assert "teachers of their own" in analyses(tmp_path / "t")["generalisation"]["missing"]
+    assert "different data or teachers" in analyses(tmp_path / "t")["generalisation"]["missing"]
 
 
 def test_a_single_value_of_another_number_does_not_hide_the_curve(recipe, tmp_path):
@@ -266,14 +266,14 @@ def test_the_matrix_of_the_rank_can_be_made_larger_later(recipe, tmp_path):
     add_analyses(tmp_path / "run", ["rank"], ["evaluation.rank_queries=5", "evaluation.rank_documents=40"])
     large = analyses(tmp_path / "run")["rank"]
     assert [(found["queries"], found["documents"]) for found in (small, large)] == [(3, 12), (5, 40)]
-    with pytest.raises(LimbeckError, match="can only be asked for another evaluation.rank_queries or"):
+    with pytest.raises(LimbeckError, match="you can only change evaluation.rank_queries or"):
         add_analyses(tmp_path / "run", ["rank"], ["seed=3"])
     with pytest.raises(LimbeckError, match="with --add rank"):
         add_analyses(tmp_path / "run", ["wins"], ["evaluation.rank_queries=5"])
 
 
 def test_what_cannot_be_added_is_an_error(recipe, tmp_path):
-    with pytest.raises(LimbeckError, match="holds no finished run"):
+    with pytest.raises(LimbeckError, match="contains no finished run"):
         add_analyses(tmp_path, ["rank"])
     del recipe["teacher"]
     recipe["stages"][0]["objectives"] = ["one_hot"]

@@ -16,7 +16,7 @@ def test_students_below_a_baseline_and_slow_ones_are_named():
     rows = [measured("teacher", "teacher", 0.6), measured("BM25", "baseline", 0.434)]
     rows += [measured("minilm, as it is", "baseline", 0.2), measured("student", "student", 0.247, speedup=0.5)]
     below, slower = cautions(rows)
-    assert below.startswith("student (0.247) ends below BM25 (0.434) in nDCG@10: look at the loss")
+    assert below.startswith("student (0.247) ends below BM25 (0.434) in nDCG@10: check the loss")
     assert slower == "student is slower than its teacher (0.5 times its speed)."
 
 

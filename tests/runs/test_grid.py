@@ -27,7 +27,7 @@ def test_what_is_no_axis_is_refused_with_an_example(text):
 
 
 def test_a_value_that_stands_twice_is_refused():
-    with pytest.raises(LimbeckError, match="64 stands there twice"):
+    with pytest.raises(LimbeckError, match="64 is there twice"):
         parse_axis("student.dim=64,64")
 
 

@@ -353,7 +353,7 @@ def test_a_stage_with_pairs_together_goes_through_them_in_that_order(recipe, tmp
 
 def test_a_ranking_has_no_pairs_to_put_together(recipe, beir, tmp_path):
     stage = {"objectives": ["one_hot"], "steps": 1, "together": True}
-    with pytest.raises(LimbeckError, match="stages.0.group_by_text: is for pair sets"):
+    with pytest.raises(LimbeckError, match="stages.0.group_by_text requires pairs"):
         distill({**recipe, "data": {"source": str(beir)}, "teacher": None, "stages": [stage]}, tmp_path / "run")
 
 
@@ -362,10 +362,10 @@ def test_a_ranking_has_no_pairs_to_put_together(recipe, beir, tmp_path):
     [
         (
             {"stages": [{"objectives": ["binary_ce"], "steps": 1, "lists": {"size": 2}}]},
-            "pairs stand alone and have no li",
+            "pairs have no li",
         ),
-        ({"evaluation": {"measures": ["mrr@10"]}}, "mrr@10 is of rankings; pairs have auc"),
-        ({"teacher": {"scores": "x.trec"}}, "a pair set brings scores made elsewhere as its labels"),
+        ({"evaluation": {"measures": ["mrr@10"]}}, "mrr@10 is a measure for rankings; for pairs use auc"),
+        ({"teacher": {"scores": "x.trec"}}, "scores of pairs that were made elsewhere must be labels"),
         ({"student": {"kind": "dipair", "tokens": [2, 2, 2]}}, "student.tokens: is for 3 texts, and pairs has 2"),
     ],
 )
@@ -461,18 +461,22 @@ def test_graded_training_labels_may_meet_a_dev_set_of_ends_alone(recipe, pairs, 
 def test_pairs_with_another_number_of_texts_are_named_before_training(recipe, pairs, tmp_path):
     (tmp_path / "more.jsonl").write_text('{"text_a": "a", "text_b": "b", "text_c": "c"}\n')
     recipe["data"]["unlabelled"] = str(tmp_path / "more.jsonl")
-    _refused_before_training(recipe, tmp_path / "run", "more.jsonl:1: has 3 texts, others 2; give all as many")
+    _refused_before_training(
+        recipe, tmp_path / "run", "more.jsonl:1: has 3 texts, others have 2; give all the same number"
+    )
 
 
 def test_a_teacher_with_other_outputs_is_named_before_it_is_trained(recipe, tmp_path, tiny_bert):
     recipe["teacher"]["train"]["outputs"] = 2
     recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
-    line = "teacher.train.outputs is 2 and student.outputs 1; give both as many"
+    line = "teacher.train.outputs is 2 and student.outputs is 1; use the same number"
     _refused_before_training(recipe, tmp_path / "run", line)
     classes = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8, outputs=2)
     build(classes).save_pretrained(tmp_path / "teacher")
     recipe["teacher"] = {"model": str(tmp_path / "teacher")}
-    with pytest.raises(LimbeckError, match="the teacher gives 2 scores per pair and the student 1; set student.out"):
+    with pytest.raises(
+        LimbeckError, match="the teacher gives 2 scores per pair, but the student gives 1; set student.out"
+    ):
         distill(recipe, tmp_path / "other")
 
 
@@ -506,7 +510,7 @@ def test_a_separator_inside_a_text_does_not_move_the_border(recipe, pairs, tmp_p
 def test_snapshots_are_of_rankings_and_do_not_stop_a_pair_task(recipe, tmp_path):
     recipe["evaluation"]["analyses"] = ["snapshots"]
     assert distill(recipe, tmp_path / "run").rows
-    with pytest.raises(LimbeckError, match="is a run on pairs, and analyses are of rankings"):
+    with pytest.raises(LimbeckError, match="is a run on pairs, and analyses require rankings"):
         add_analyses(tmp_path / "run", ["wins"])
 
 
@@ -531,7 +535,7 @@ def test_all_that_does_not_fit_classes_is_told_at_once(recipe, pairs, tmp_path):
     write_classes(pairs, classes=3)
     recipe["evaluation"]["measures"] = ["pearson"]
     recipe["student"] |= {"outputs": 3, "tokens": [2, 2, 2]}
-    with pytest.raises(LimbeckError, match="5 things do not fit together") as caught:
+    with pytest.raises(LimbeckError, match="5 problems") as caught:
         distill(recipe, tmp_path / "run")
     told = str(caught.value)
     for part in (
@@ -549,7 +553,7 @@ def test_grades_are_scaled_to_be_learnt_and_measured_as_they_are(recipe, pairs, 
     with reporting(told := Told()):
         rows = distill(recipe, tmp_path / "run").rows
     assert list(rows[0].measures) == ["pearson", "spearman"] and all(row.kept is None for row in rows)
-    assert "pairs: labels run from 0 to 5; binary_ce learns them scaled to 0 to 1" in told.lines
+    assert "pairs: labels run from 0 to 5; binary_ce scales them to 0 to 1" in told.lines
     session = PairTask(load_recipe(recipe), tmp_path / "session")
     lists = session.lists(load_recipe(recipe).teacher.stages[0], 0)
     assert np.unique(lists._labels) == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])

@@ -306,10 +306,10 @@ def test_the_teacher_of_another_run_is_live_if_it_was(recipe, tmp_path):
 
 def test_a_folder_holds_a_run_or_a_sweep(recipe, tmp_path):
     run(recipe, tmp_path / "run")
-    with pytest.raises(LimbeckError, match="holds a run of `limbeck distill`; choose another --out"):
+    with pytest.raises(LimbeckError, match="contains a run of `limbeck distill`; choose another --out"):
         sweep(recipe, ["student.layers=1"], out=tmp_path / "run")
     sweep(recipe, ["student.layers=1"], out=tmp_path / "sweep")
-    with pytest.raises(LimbeckError, match="holds a sweep; choose another --out"):
+    with pytest.raises(LimbeckError, match="contains a sweep; choose another --out"):
         run(recipe, tmp_path / "sweep")
 
 

@@ -86,7 +86,7 @@ def test_the_report_has_the_sweep_and_its_command(recipe, tmp_path):
     words = ["limbeck", "sweep", str(tmp_path / "tiny.yaml"), "--set", "student.dim=8", "--over", over, "--tune", tune]
     assert shlex.split(told["command"]) == [*words, "--seeds", "1", "--against", "m3se", "--out", out]
     page = unescape(result.report.read_text())
-    assert told["command"] in page and "running it again repeats this run" not in page
+    assert told["command"] in page and "run it to repeat this run" not in page
     assert "tuned on dev: stages.0.lr" in page and "1e-3, 1e-2" in page
     assert result.rows[-1].logged == f"m3se, {result.rows[-1].chosen}"
 
@@ -241,9 +241,9 @@ def _failing(monkeypatch, objective, error):
 
 
 def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
-    _failing(monkeypatch, "mse", LimbeckError("wrong; mend it"))
+    _failing(monkeypatch, "mse", LimbeckError("wrong; fix it"))
     result = sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
-    assert result.rows[-1].failed == ["seed 0: wrong; mend it"]
+    assert result.rows[-1].failed == ["seed 0: wrong; fix it"]
     assert not list((tmp_path / "s" / "students").rglob("error.txt"))
 
 
@@ -252,7 +252,7 @@ def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(reci
     _failing(monkeypatch, "one_hot", RuntimeError("out of luck"))
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
     assert [row.significance for row in result.rows] == [None] * 5
-    assert "one_hot failed, and nothing is tested against it." in result.report.read_text()
+    assert "one_hot failed, so there is no comparison with it." in result.report.read_text()
     assert json.loads((tmp_path / "s" / "sweep.json").read_text())["against_failed"] is True
     monkeypatch.setattr(sweep_module, "train_student", plain)
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
@@ -264,7 +264,7 @@ def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(reci
 def test_tuning_without_dev_queries_is_refused_before_training(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep_module, "train_student", lambda *_: pytest.fail("something was trained"))
     recipe["data"]["dev"] = None
-    with pytest.raises(LimbeckError, match="there are no dev queries to choose by; give data.dev, or drop --tune"):
+    with pytest.raises(LimbeckError, match="--tune requires dev queries; give data.dev, or drop --tune"):
         sweep(recipe, [OBJECTIVES], ["stages.0.lr=1e-3,1e-2"], out=tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
@@ -300,7 +300,7 @@ def test_a_teacher_that_is_not_there_is_named_before_training(recipe, tmp_path, 
 
 def test_without_test_queries_nothing_is_trained(recipe, tmp_path):
     recipe["data"]["test"] = None
-    with pytest.raises(LimbeckError, match="no labelled split None, and a sweep compares on it; give data.test"):
+    with pytest.raises(LimbeckError, match="no labelled split None, but a sweep compares on it; give data.test"):
         sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
@@ -323,7 +323,7 @@ def test_a_setting_of_the_teacher_that_fails_leaves_the_others_their_table(recip
     [(["student.dim=8,16", "student.dim=4"], []), (["student.dim=8,16"], ["student.dim=4,8"])],
 )
 def test_a_key_that_stands_twice_is_refused(recipe, tmp_path, over, tune):
-    with pytest.raises(LimbeckError, match="student.dim: stands twice among --over and --tune; give all"):
+    with pytest.raises(LimbeckError, match="student.dim: is named twice in --over and --tune; give all"):
         sweep(recipe, over, tune, out=tmp_path / "s")
 
 
@@ -396,7 +396,7 @@ def test_both_tasks_training_queries_and_transfer_are_columns(recipe, beir, tmp_
 
 
 def test_a_row_to_test_against_has_to_be_there(recipe, tmp_path):
-    with pytest.raises(LimbeckError, match="--against on_hot: no cell of this sweep; .*one_hot"):
+    with pytest.raises(LimbeckError, match="--against on_hot: this sweep has no such row; .*one_hot"):
         sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="on_hot")
     assert not (tmp_path / "s").exists()
 

@@ -89,7 +89,7 @@ def test_a_run_goes_on_on_another_device(recipe: dict, tmp_path: Path) -> None:
 
 
 def test_a_sweep_does_not_vary_the_device(recipe: dict, tmp_path: Path) -> None:
-    with pytest.raises(LimbeckError, match="device: is no setting to vary"):
+    with pytest.raises(LimbeckError, match="device: cannot vary"):
         lb.sweep(recipe, ["device=cpu,cuda"], out=tmp_path / "sweep")
 
 

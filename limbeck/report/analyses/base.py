@@ -55,12 +55,12 @@ def judged_lists(name: str, run: Candidates, qrels: Qrels, at_least: int = 1) ->
     if lists:
         return JudgedLists(lists, len(run) - len(lists))
     if not judged:
-        raise LimbeckError(f"{name}: none of the run's queries is judged; give the qrels of the split it was made from")
+        raise LimbeckError(f"{name}: no query of the run is judged; give the qrels of the split it was made from")
     if not with_positive:
         raise LimbeckError(
             f"{name}: no list holds a document judged {at_least} or more; add positives to the candidates"
         )
-    raise LimbeckError(f"{name}: every list with a positive holds nothing else; score negatives for its queries too")
+    raise LimbeckError(f"{name}: the lists with a positive have no negatives; score negatives for these queries too")
 
 
 def finite_scores(name: str, query: str, scored: Mapping[str, float]) -> np.ndarray:
@@ -77,7 +77,7 @@ def finite_scores(name: str, query: str, scored: Mapping[str, float]) -> np.ndar
 def some_models(runs: Mapping[str, Candidates]) -> None:
     """An analysis of no model at all is a mistake."""
     if not runs:
-        raise LimbeckError("there is no run to look at; give one run for each model, by name")
+        raise LimbeckError("there are no runs; give one run for each model, by name")
 
 
 def finite_quality(where: str, values: Iterable[float]) -> None:

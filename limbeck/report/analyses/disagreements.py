@@ -116,7 +116,7 @@ def disagreements(
     they are counted as words, three tokens for two. `at_least` is the grade from which a document is relevant.
     """
     if count < 1:
-        raise LimbeckError(f"{count} disagreements are none to look at; ask for 1 or more")
+        raise LimbeckError(f"{count} disagreements are too few; ask for 1 or more")
     lists = _common(teacher_run, student_run)
     teacher = _standardised("teacher", [each.teacher for each in lists])
     student = _standardised("student", [each.student for each in lists])
@@ -169,7 +169,7 @@ def _common(teacher_run: Candidates, student_run: Candidates) -> list[_Common]:
             lists.append(_Common(query, both, scores, others))
     if not lists:
         raise LimbeckError(
-            "teacher and student scored no two documents of a query in common; score the same candidates with both"
+            "teacher and student have no two documents of a query in common; score the same candidates with both"
         )
     return lists
 
@@ -251,7 +251,7 @@ def disagreements_section(result: Disagreements) -> Section:
 def _extent(result: Disagreements) -> str:
     if result.words_read is None:
         return "They are counted in the whole document."
-    return f"They are counted in its first {result.words_read:,} words, which are about what the student reads of it."
+    return f"They are counted in its first {result.words_read:,} words, about as much as the student reads."
 
 
 def _finding(result: Disagreements) -> str:
@@ -260,7 +260,7 @@ def _finding(result: Disagreements) -> str:
     overrated = float(np.mean([each.shared for each in result.overrated]))
     relevant = sum(result.is_relevant(each.grade) for each in result.overrated)
     verdict = (
-        "it seems to go by words that are merely the same"
+        "it seems to rely on shared words"
         if overrated > result.usual + 0.1
         else "so shared words alone do not explain it"
     )

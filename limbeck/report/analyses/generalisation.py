@@ -81,7 +81,7 @@ class Generalisation(Analysis):
     title = "Capacity or generalisation"
     about = "train against test quality: capacity or generalisation"
     place = 20
-    made_by = "a run that measures training queries makes it as it ends; set evaluation.train_queries and run again"
+    made_by = "runs with training queries make it automatically; set evaluation.train_queries and run again"
     dropped = "tolerance"
 
     measure: str
@@ -173,7 +173,7 @@ def _gap(model: Sequence[Mapping[str, float]], reference: Sequence[Mapping[str, 
     means = [np.mean([[values[query] for query in queries] for values in side], axis=0) for side in (reference, model)]
     differences = means[0] - means[1]  # [queries]
     if len(queries) < 2:
-        raise LimbeckError("one query tells nothing; set evaluation.train_queries and data.test_queries to 2 or more")
+        raise LimbeckError("one query is too few; set evaluation.train_queries and data.test_queries to 2 or more")
     from limbeck.evaluation.significance import bootstrap_interval  # imports scipy, which the help can do without
 
     low, high = bootstrap_interval(differences)
@@ -203,7 +203,7 @@ def generalisation_section(result: Generalisation, colours: Colours | None = Non
     return Section(
         "Capacity or generalisation?",
         blocks,
-        f"Quality on the queries of training against quality on new ones{grows}. {_rule(result.models[0].name)}"
+        f"Quality on training queries against quality on new queries{grows}. {_rule(result.models[0].name)}"
         f"{_stand_in(result.setting)}",
     )
 
@@ -221,7 +221,7 @@ def _stand_in(setting: str) -> str:
     if not setting.endswith("dim"):
         return ""
     return (
-        " A learnt projection stands in for the width of a pretrained model, for students alone: the reference has one "
+        " A learnt projection replaces the width of a pretrained model, only for students: the reference has one "
         "size, and small sizes lose more than a model that was pretrained so narrow would."
     )
 
@@ -245,10 +245,10 @@ def _answer(reference: str, model: ModelCurve, result: Generalisation) -> str:
 def _words(reference: str, found: SizeResult) -> str:
     return {
         "no gap": f"{_no_worse(reference, found.on_test)} on new queries: there is no gap to explain",
-        "generalisation": f"{_no_worse(reference, found.on_train)} on the queries of training and is worse on new "
+        "generalisation": f"{_no_worse(reference, found.on_train)} on training queries and is worse on new "
         "ones: it lacks generalisation, not capacity",
-        "capacity": f"is worse than {reference} even on the queries of training: it lacks capacity, or training",
-        "both": f"is worse than {reference} on the queries of training, and loses more than it on new ones: it lacks "
+        "capacity": f"is worse than {reference} even on training queries: it lacks capacity, or training",
+        "both": f"is worse than {reference} on training queries, and loses more on new ones: it lacks "
         "capacity (or training) and generalisation",
         "undecided": _undecided(reference, found),
     }[found.verdict or "no gap"]
@@ -256,16 +256,16 @@ def _words(reference: str, found: SizeResult) -> str:
 
 def _no_worse(reference: str, gap: Gap | None) -> str:
     better = gap is not None and gap.high < 0
-    return f"is better than {reference}" if better else f"cannot be told from {reference}"
+    return f"is better than {reference}" if better else f"does not differ from {reference}"
 
 
 def _undecided(reference: str, found: SizeResult) -> str:
     assert found.on_train is not None and found.on_test is not None
     if found.on_test.queries < FEWEST:
-        return f"is held against {reference} on {found.on_test.queries} new queries: too few to decide"
-    remedy = "undecided, evaluation.train_queries has to be larger"
+        return f"was compared with {reference} on {found.on_test.queries} new queries: too few to decide"
+    remedy = "undecided; use more evaluation.train_queries"
     if found.on_train.queries < FEWEST:
-        return f"is held against {reference} on {found.on_train.queries} queries of training: {remedy}"
+        return f"was compared with {reference} on {found.on_train.queries} training queries: {remedy}"
     return (
         f"is worse than {reference} on new queries; on the {found.on_train.queries:,} of training there may be no gap "
         f"or one as large: {remedy}"
@@ -338,7 +338,7 @@ def _coverage(result: Generalisation) -> str:
     if found is None or found.on_train is None or found.on_test is None:
         return ""
     return (
-        f"{found.on_train.queries:,} queries of training, {found.on_test.queries:,} test queries. Gaps are "
+        f"{found.on_train.queries:,} training queries, {found.on_test.queries:,} test queries. Gaps are "
         f"{result.models[0].name} minus the model, means over seeds, with "
         "95% intervals over queries."
     )

@@ -66,7 +66,7 @@ def _model(name: str, run: Candidates, qrels: Qrels, at_least: int) -> ModelMarg
     lists, left_out = judged_lists(name, run, qrels, at_least)
     rho = max(float(np.ptp(each.scores)) for each in lists)
     if rho == 0:
-        raise LimbeckError(f"{name}: every document of a query has the same score; use a model that tells them apart")
+        raise LimbeckError(f"{name}: every document of a query has the same score; use a model that ranks them")
     margins = np.concatenate([_margins(each) for each in lists])
     return ModelMargins(
         name=name,
@@ -108,7 +108,7 @@ def normalised_margins_section(result: NormalisedMargins, colours: Colours | Non
         "Margins",
         [Text(_finding(result)), PlotFigure(plot, height=340), Table(columns, rows)],
         "The score of a positive minus that of a negative of the same query, divided by the model's largest score "
-        "range within a query. Right of zero the order is right.",
+        "range within a query. Right of zero, the order is correct.",
     )
 
 

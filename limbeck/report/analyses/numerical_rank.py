@@ -115,14 +115,14 @@ def numerical_rank(scores: ArrayLike, k: int = 10, ranks: Sequence[int] | None =
         )
     queries, documents = matrix.shape
     if queries < 2 or documents < 2:
-        raise LimbeckError(f"{queries} queries by {documents} documents are too few to speak of a rank; score more")
+        raise LimbeckError(f"{queries} queries by {documents} documents are too few to compute a rank; score more")
     if not np.isfinite(matrix).all():
         raise LimbeckError("the score matrix has entries that are not finite numbers; score those pairs again")
     if not 1 <= k < documents:
-        raise LimbeckError(f"the top {k} of {documents} documents tells nothing; use k from 1 to {documents - 1}")
+        raise LimbeckError(f"the top {k} of {documents} documents is not informative; use k from 1 to {documents - 1}")
     centred = matrix - matrix.mean(axis=1, keepdims=True)
     if np.abs(centred).max() <= np.finfo(np.float32).eps * np.abs(matrix).max():
-        raise LimbeckError("every document has the same score for a query; use a teacher that tells them apart")
+        raise LimbeckError("every document has the same score for a query; use a teacher that ranks them")
     raw, of_centred = (_spectrum(each, k, ranks) for each in track([matrix, centred], "Singular values"))
     return NumericalRank(queries=queries, documents=documents, k=k, raw=raw, centred=of_centred)
 
@@ -145,7 +145,7 @@ def _spectrum(matrix: np.ndarray, k: int, ranks: Sequence[int] | None) -> Spectr
 def _ranks(full: int, wanted: Sequence[int] | None) -> list[int]:
     """The ranks to try, rising; the full one is always the last."""
     if wanted is not None and any(rank < 1 for rank in wanted):
-        raise LimbeckError(f"rank {min(wanted)} means nothing; use ranks of 1 or more")
+        raise LimbeckError(f"rank {min(wanted)} is not defined; use ranks of 1 or more")
     tried = (
         wanted if wanted is not None else [factor << power for power in range(full.bit_length()) for factor in (1, 3)]
     )
@@ -197,8 +197,8 @@ def numerical_rank_section(result: NumericalRank) -> Section:
     return Section(
         "How many dimensions do these scores need?",
         blocks,
-        f"The rank of the teacher's score matrix ({shape}): a bound on what vectors of some size can represent, not a "
-        "promise that training finds them or that they hold for other texts.",
+        f"The rank of the teacher's score matrix ({shape}): a bound on what vectors of a size can represent, not a "
+        "promise that training finds them or that it holds for other texts.",
     )
 
 

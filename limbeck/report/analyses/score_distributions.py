@@ -93,7 +93,7 @@ class Snapshots(ScoreDistributions):
 
     name = "snapshots"
     title = "Scores while training"
-    about = "the scores of dev at the start, midway and at the end of training; costs a look at dev"
+    about = "the scores on dev at the start, in the middle and at the end of training; costs one evaluation on dev"
     place = 50
     by_default = False
 
@@ -142,8 +142,8 @@ def _sides(scores: np.ndarray, relevant: np.ndarray) -> Sides:
 
 def score_distributions_section(result: ScoreDistributions) -> Section:
     """A histogram a model, raw and centred, and the numbers behind them; on training queries, too, where known."""
-    caption = "Every model has an axis of its own: compare shapes and overlaps, not positions."
-    centred = "Centred: the mean of each query's list is taken off."
+    caption = "Every model has its own axis: compare shapes and overlaps, not positions."
+    centred = "Centred: the mean of each query's list is subtracted."
     blocks: list[Block] = [
         Text(_finding(result.models)),
         PlotGrid(_centred(result.models), f"{centred} {caption}", HEIGHT),
@@ -156,9 +156,9 @@ def score_distributions_section(result: ScoreDistributions) -> Section:
     ]
     if result.train:
         blocks += [
-            Text(f"On the queries of training. {_finding(result.train)}"),
-            PlotGrid(_centred(result.train), f"Queries of training. {centred}", HEIGHT),
-            _table(result.train, "Queries of training: "),
+            Text(f"On training queries. {_finding(result.train)}"),
+            PlotGrid(_centred(result.train), f"Training queries. {centred}", HEIGHT),
+            _table(result.train, "Training queries: "),
         ]
     return Section(
         "Score distributions",

@@ -51,9 +51,9 @@ class Sensitivity(Analysis):
 
     name = "sensitivity"
     title = "Sensitivity"
-    about = "quality along the one number that a sweep varies"
+    about = "quality along the number that a sweep varies"
     place = 10
-    made_by = "a sweep over one number makes it as it ends; e.g. limbeck sweep --over student.dim=64,128"
+    made_by = "a sweep over one number makes it automatically, e.g. limbeck sweep --over student.dim=64,128"
 
     setting: str
     measure: str
@@ -101,7 +101,7 @@ def sensitivity_section(result: Sensitivity, colours: Colours | None = None) -> 
     """A sentence for each line, the picture with error bars, and the table."""
     blocks: list[Block] = [Text(" ".join(_finding(result, line) for line in result.lines))]
     seeds = min(each.quality.count for line in result.lines for each in line.results)
-    bars = "Error bars: one standard deviation over seeds." if seeds > 1 else "One seed somewhere: no error bar there."
+    bars = "Error bars: one standard deviation over seeds." if seeds > 1 else "Points with one seed have no error bar."
     blocks += [PlotFigure(_plot(result, colours), bars, 360), _table(result)]
     return Section(
         f"Sensitivity: {result.setting}",

@@ -23,7 +23,7 @@ NOT_KEPT = (
     "an earlier version measured this and kept no values of single training queries; remove metrics.json, references/ "
     "and every result.json in students/, and run the same command again: what is trained stays"
 )
-NOT_HERE = "an analysis of a plugin that is not loaded; give --plugin FILE to `limbeck report`"
+NOT_HERE = "an analysis from a plugin that is not loaded; give --plugin FILE to `limbeck report`"
 
 
 def forget(run_dir: Path, name: str) -> None:

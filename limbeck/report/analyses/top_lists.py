@@ -125,7 +125,7 @@ def _top(name: str, query: str, runs: Mapping[str, Candidates], k: int) -> list[
 def _chosen(queries: int | Sequence[str], alike: Mapping[str, float]) -> list[str]:
     if isinstance(queries, int):
         if queries < 1:
-            raise LimbeckError(f"{queries} queries are none to look at; ask for 1 or more")
+            raise LimbeckError(f"{queries} queries are too few; ask for 1 or more")
         return sorted(alike, key=lambda query: alike[query])[:queries]
     unknown = next((query for query in queries if query not in alike), None)
     if unknown is not None:
@@ -163,7 +163,7 @@ def top_lists_section(result: TopLists) -> Section:
         "Top lists side by side",
         blocks,
         f"The first {result.k} of {result.names[0]} and of {result.names[1]}, for the queries on which they differ "
-        "most. A document that answers its query and is marked as not judged is a fault of the data, not of the model.",
+        "most. If a document answers its query but is marked as not judged, the data are at fault, not the model.",
     )
 
 

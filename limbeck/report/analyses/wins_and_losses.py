@@ -83,7 +83,7 @@ def _rival(run: MeasuredRun) -> MeasuredModel:
     rivals = [model for model in (*ordered, *run.models) if model is not best]
     found = next((model for model in rivals if model.name == against), None) or next(iter(rivals), None)
     if found is None:
-        raise LimbeckError("there is only one model to look at; add a teacher or a baseline")
+        raise LimbeckError("there is only one model; add a teacher or a baseline")
     return found
 
 
@@ -102,7 +102,7 @@ def wins_and_losses(
     from limbeck.evaluation.significance import compare_rankings  # imports scipy, which the help can do without
 
     if count < 1:
-        raise LimbeckError(f"{count} queries are none to look at; ask for 1 or more")
+        raise LimbeckError(f"{count} queries are too few; ask for 1 or more")
     comparison = compare_rankings(result_a, result_b, measure)
     won, tied, lost = comparison.record or (0, 0, 0)
     first, second = (result.per_query[comparison.measure] for result in (result_a, result_b))
@@ -181,7 +181,7 @@ def _bars(result: WinsAndLosses) -> PlotFigure:
     ]
     caption = "All queries, sorted by their difference."
     if len(parts) < len(values):
-        caption += " Neighbours share a bar, which is their mean and as wide as they are many."
+        caption += " Neighbouring queries share a bar, which shows their mean; its width is their number."
     widths = [float(len(part)) for part in parts]
     plot = Bars(means, hints, "queries", f"difference in {measure_title(result.measure)}", widths)
     return PlotFigure(plot, caption, height=280)

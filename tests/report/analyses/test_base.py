@@ -29,9 +29,9 @@ def test_the_grade_that_counts_as_relevant_can_be_raised() -> None:
     ("run", "qrels", "message"),
     [
         ({}, {"q": {"a": 1}}, "m: the run is empty; score"),
-        ({"x": {"a": 1.0, "b": 2.0}}, {"q": {"a": 1}}, "m: none of the run's queries is judged; give the qrels"),
+        ({"x": {"a": 1.0, "b": 2.0}}, {"q": {"a": 1}}, "m: no query of the run is judged; give the qrels"),
         ({"q": {"b": 1.0, "c": 2.0}}, {"q": {"a": 1}}, "m: no list holds a document judged 1 or more; add positives"),
-        ({"q": {"a": 1.0}}, {"q": {"a": 1}}, "m: every list with a positive holds nothing else; score negatives"),
+        ({"q": {"a": 1.0}}, {"q": {"a": 1}}, "m: the lists with a positive have no negatives; score negatives"),
         ({"q": {"a": 1.0, "b": math.nan}}, {"q": {"a": 1}}, "m: the score of query 'q', document 'b' is not a finite"),
         ({"q": {"a": math.inf, "b": 0.0}}, {"q": {"a": 1}}, "m: the score of query 'q', document 'a' is not a finite"),
     ],

@@ -114,7 +114,7 @@ def test_shared_words_are_those_that_the_student_reads() -> None:
     assert found.usual == pytest.approx((1 / 3 + 1 / 3 + 0 + 1 + 0) / 5)
     assert comes_back(found)
     text = shown(disagreements_section(found))
-    assert "counted in its first 3 words, which are about what the student reads" in text
+    assert "counted in its first 3 words, about as much as the student reads" in text
     assert "33% of the query's words" in text and "bodies" not in text
 
 

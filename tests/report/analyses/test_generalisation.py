@@ -87,7 +87,7 @@ def test_few_queries_decide_nothing() -> None:
     ]
     result = generalisation(few)
     assert verdicts(result)["student"] == ["undecided"]
-    assert "on 4 queries of training: undecided, evaluation.train_queries has to be larger" in shown(
+    assert "on 4 training queries: undecided; use more evaluation.train_queries" in shown(
         generalisation_section(result)
     )
 
@@ -99,9 +99,9 @@ def test_the_section_states_the_rule_and_both_gaps_with_their_intervals() -> Non
     assert (
         "mse is worse than teacher on new queries; on the 100 of training there may be no gap or one as large" in text
     )
-    assert "undecided, evaluation.train_queries has to be larger (gap in nDCG@10 +0.020 [" in text
+    assert "undecided; use more evaluation.train_queries (gap in nDCG@10 +0.020 [" in text
     assert "the 95% interval of their difference, paired by query, lies above 0" in text
-    assert "100 queries of training, 100 test queries. Gaps are teacher minus the model" in text
+    assert "100 training queries, 100 test queries. Gaps are teacher minus the model" in text
     (table,) = (block for block in generalisation_section(result).blocks if isinstance(block, Table))
     assert [column.title for column in table.columns][-3:] == ["Gap on train", "Gap on test", "What is lacking"]
     assert str(table.rows[1].cells[-2]).startswith("+0.040 [+0.0")
@@ -118,7 +118,7 @@ def test_models_of_one_size_are_judged_without_a_picture() -> None:
 def test_a_student_that_is_above_the_teacher_on_training_queries_is_said_to_be() -> None:
     result = generalisation([point("teacher", 0.5, 0.6), point("student", 0.7, 0.4)], setting="")
     text = shown(generalisation_section(result))
-    assert "student is better than teacher on the queries of training and is worse on new ones: it lacks gener" in text
+    assert "student is better than teacher on training queries and is worse on new ones: it lacks gener" in text
 
 
 def test_means_and_spread_are_over_seeds() -> None:

@@ -133,7 +133,7 @@ def test_a_run_with_gaps_is_no_matrix(run: dict[str, dict[str, float]], message:
         (np.full((4, 40), np.nan), {}, "not finite numbers"),
         (np.ones((4, 40)) * 7.3, {}, "the same score for a query"),
         (of_rank(2, 5, 10), {"k": 10}, "use k from 1 to 9"),
-        (of_rank(2, 5, 40), {"ranks": [0, 2]}, "rank 0 means nothing"),
+        (of_rank(2, 5, 40), {"ranks": [0, 2]}, "rank 0 is not defined"),
     ],
 )
 def test_a_matrix_without_a_rank_is_refused(scores: np.ndarray, options: dict, message: str) -> None:

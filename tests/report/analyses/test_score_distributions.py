@@ -64,7 +64,7 @@ def test_models_that_saw_different_queries_say_so() -> None:
 
 
 def test_no_run_at_all_is_a_mistake() -> None:
-    with pytest.raises(LimbeckError, match="no run to look at; give one run for each model"):
+    with pytest.raises(LimbeckError, match="there are no runs; give one run for each model"):
         score_distributions({}, QRELS)
 
 

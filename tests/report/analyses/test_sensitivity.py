@@ -36,7 +36,7 @@ def test_single_seeds_have_no_error_bars_and_the_caption_says_so() -> None:
     section = sensitivity_section(sensitivity(POINTS))
     assert 'class="error ' not in "".join(block.html() for block in section.blocks)
     text = shown(section)
-    assert "no error bar there" in text
+    assert "have no error bar" in text
     assert "M3SE is best with documents per query = 20 (0.349)." in text
 
 

@@ -65,7 +65,7 @@ def test_many_queries_share_bars() -> None:
     section = wins_and_losses_section(wins_and_losses(first, second, "mrr@10", data))
     html = "".join(block.html() for block in section.blocks)
     assert len(re.findall('class="bar ', html)) <= 2 * (MOST_BARS + 2)
-    assert "Neighbours share a bar" in shown(section)
+    assert "Neighbouring queries share a bar" in shown(section)
 
 
 def test_wins_are_drawn_as_wide_as_they_are_many() -> None:
