@@ -222,11 +222,12 @@ def index(
 
 
 def open_index(
-    path: str | Path, *, model: Matcher | None = None, milvus: str | None = None, device: str | None = None
+    path: str | Path, *, model: str | Path | Matcher | None = None, milvus: str | None = None, device: str | None = None
 ) -> SearchIndex:
     """Open an index that `index` or `limbeck index` wrote.
 
-    Its model is loaded with the first query that needs it, unless you give one that is in memory. `milvus` is the
+    Its model is loaded with the first query that needs it. Give another `model`, a folder or one that is in memory, to
+    encode queries: a student that keeps the document tower of the index's model (`student.document`). `milvus` is the
     address of the server that holds the index's vectors, if you trust it.
 
     >>> import limbeck as lb
@@ -239,6 +240,11 @@ def open_index(
 
     if milvus is not None:
         trust(milvus)
+    if isinstance(model, str | Path):
+        from limbeck.matchers import load
+
+        with using_device(device):
+            model = load(model)
     found = SearchIndex.open(Path(path).expanduser(), model)
     if device is not None and found.manifest.dense is not None:
         with using_device(device):

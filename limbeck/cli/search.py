@@ -45,6 +45,9 @@ def register(app: typer.Typer) -> None:
         timings: bool = typer.Option(
             False, "--timings", help="Time every stage of single queries, and show the bytes of all parts."
         ),
+        encoder: str = typer.Option(
+            None, "--encoder", help="Encode queries with this model: a student that keeps the index's document tower."
+        ),
         milvus: str = typer.Option(None, help="Address of the Milvus with the index's vectors, if you trust it."),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -71,7 +74,7 @@ def register(app: typer.Typer) -> None:
             raise LimbeckError("--explain requires a single query; leave --queries out")
         refuse_overwriting(run, queries, index)
         with reporting(reporter()):
-            opened = api.open_index(index, milvus=milvus)
+            opened = api.open_index(index, model=encoder, milvus=milvus)
             opened.check(mode, fusion, alpha)
             opened.allowed(where)
             if queries is not None:

@@ -26,8 +26,8 @@ _QUERIES = 64  # searched at a time
 
 
 def model_digest(matcher: Any) -> str:
-    """What tells a model from any other whose vectors would differ."""
-    return digest(canonical(matcher.identity()))
+    """What tells a model from any other whose document vectors would differ."""
+    return digest(canonical(matcher.identity(1)))
 
 
 class DensePart:
@@ -65,9 +65,12 @@ class DensePart:
         return self.__dict__.get("matcher", self._given)
 
     def _require_model(self, matcher: Any, name: str) -> None:
-        if model_digest(matcher) != self.facts.model:
+        """Refuse a model that would encode documents in another way; its query tower may be another one."""
+        whole = digest(canonical(matcher.identity()))  # what earlier versions wrote
+        if self.facts.model not in (model_digest(matcher), whole):
             problem = f"{name} is not the one that {self.path} was built with, or is damaged"
-            raise LimbeckError(f"{problem}; use the original model, or build the index again with this one")
+            remedy = "use the original model, a student that has its document tower, or build the index again"
+            raise LimbeckError(f"{problem}; {remedy}")
 
     @cached_property
     def windows(self) -> np.ndarray | None:

@@ -134,3 +134,16 @@ def test_nothing_to_train_is_refused(asymmetric, tmp_path):
     asymmetric["student"]["align"] = False
     with pytest.raises(LimbeckError, match="nothing is trained; add one, or set student.align"):
         distill({**asymmetric, "stages": []}, tmp_path / "run")
+
+
+def test_a_student_searches_an_index_that_its_teacher_made_and_no_other(asymmetric, tmp_path):
+    folder, source = tmp_path / "index", asymmetric["data"]["source"]
+    lb.index(tmp_path / "teacher", source, folder)
+    run = distill(asymmetric, tmp_path / "run").folder
+    student, data = lb.load(run), lb.load_data(source)
+    opened = lb.open_index(folder, model=run)
+    hits = opened.search("copy the file", k=5, mode="dense").hits
+    scores = student.score([("copy the file", text) for _, text in data.corpus.items()])
+    assert [hit.id for hit in hits] == [list(data.corpus)[row] for row in np.argsort(-scores, kind="stable")[:5]]
+    with pytest.raises(LimbeckError, match="is not the one that .* a student that has its document tower"):
+        lb.open_index(folder, model=asymmetric["student"]["init_from"])
