@@ -68,7 +68,8 @@ def described(done: Generated) -> str:
     """What was done, in a few lines."""
     left = {"known already": done.known, "repeated": done.repeated, "empty": done.empty}
     dropped = ", ".join(f"{count:,} {why}" for why, count in left.items() if count)
-    lines = [f"{done.out}: {done.queries:,} new queries from {done.sources:,} {done.noun}"]
+    made = "queries drawn at random, for" if done.how == "sample" else "new queries from"
+    lines = [f"{done.out}: {done.queries:,} {made} {done.sources:,} {done.noun}"]
     lines += [f"  left out: {dropped}"] if dropped else []
     if done.held_out:
         lines.append(f"  not used: {done.held_out:,} queries that a dev or test split has too")

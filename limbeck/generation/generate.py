@@ -102,7 +102,7 @@ def _way(settings: Settings, source: Source, model: str | None, batch_size: int)
 
 def _sample(drawn: Texts, source: Source, settings: Settings) -> Iterator[New]:
     """As many queries of another set as the other ways would write, each once (the control of App. E)."""
-    wanted = settings.per_query * len(source.texts)
+    asked = wanted = settings.per_query * len(source.texts)
     rows = own_draws(settings.seed, "sample", 0).permutation(len(drawn)).tolist()
     seen = set(source.known)
     for row in rows:
@@ -112,7 +112,7 @@ def _sample(drawn: Texts, source: Source, settings: Settings) -> Iterator[New]:
             wanted -= 1
             yield key, 0, text
     if wanted:
-        say(f"there are {wanted:,} queries fewer to draw from than {settings.per_query} for each of the given ones")
+        say(f"only {asked - wanted:,} of {asked:,} queries could be drawn: there are no more that differ")
 
 
 class _Job:

@@ -173,7 +173,7 @@ class Matcher(nn.Module, ABC):
         """The positions whose texts `align` wants."""
         return self.trained_positions
 
-    aligned_on: int | None = 4000  # texts that `align` needs; None: the more the better
+    aligned_on: int = 4000  # texts, at most, that `align` is fitted to
 
     def align(
         self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], reference: Matcher, seed: int = 0

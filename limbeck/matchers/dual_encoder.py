@@ -43,7 +43,7 @@ from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, start_of
 from limbeck.matchers.static import static_modules, truncate
-from limbeck.matchers.static_fit import fit_towers
+from limbeck.matchers.static_fit import MOST_TEXTS, fit_towers
 from limbeck.matchers.tct import TctTransformer, load_tct
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import Tower, TwoSides
@@ -233,8 +233,8 @@ class DualEncoder(EncodingMatcher):
         return (0, 1) if isinstance(self.tower.transformer("query"), StaticEmbedding) else self.trained_positions
 
     @property
-    def aligned_on(self) -> int | None:  # type: ignore[override]
-        return None if isinstance(self.tower.transformer("query"), StaticEmbedding) else super().aligned_on
+    def aligned_on(self) -> int:  # type: ignore[override]
+        return MOST_TEXTS if isinstance(self.tower.transformer("query"), StaticEmbedding) else super().aligned_on
 
     def align(
         self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], reference: Matcher, seed: int = 0

@@ -33,6 +33,7 @@ from limbeck.matchers.tower import Tower
 from limbeck.progress import progress
 
 STRENGTHS = (1.0, 0.3, 0.1, 0.03)  # that are tried; the one that does best on held-out texts is used on all
+MOST_TEXTS = 40_000  # that a run fits; with 128 tokens each they take some minutes of a core
 FIRST = 0.3  # strength of the solution that says how long sums are
 SHORTEST = 0.2  # a shorter sum counts as one of this length
 HELD_OUT = 0.1  # of the texts, and at most

@@ -250,6 +250,9 @@ def _refuse_list_options(recipe: Recipe) -> None:
         raise LimbeckError(f"{problem}; put probabilities into the label column and use binary_ce")
     if recipe.evaluation.bf16:
         raise LimbeckError("evaluation.bf16: is for rankings; drop it (a teacher of pairs has teacher.bf16)")
+    for name in ("spans", "unlabelled_documents"):
+        if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
+            raise LimbeckError(f"data.{name}: is for ranking sets, whose queries and documents stand alone; drop it")
     for name in ("keep_positives", "min_positives"):
         if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
             raise LimbeckError(f"data.{name}: requires rankings, and these are pairs; drop it")
