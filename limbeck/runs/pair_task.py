@@ -127,7 +127,7 @@ class PairTask(Task):
     def _dev_scores(self, matcher: Matcher) -> np.ndarray:
         """A model's scores of dev. A student is judged on it when it ends, and calibrated, and compared: scored once.
 
-        By weights alone, so not while outputs of a frozen encoder, which may be rounded, stand in for it.
+        By weights alone, so not while outputs of a frozen encoder, which may be rounded, replace it.
         """
         texts = [pair.texts for pair in self.splits.dev]
         if matcher.reads_stored_outputs:

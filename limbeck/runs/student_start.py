@@ -71,7 +71,7 @@ def _same_size(student: Matcher, reference: EncodingMatcher, seed: int) -> None:
 
 
 def _chosen_layers(task: Task, config: MatcherConfig, reference: Reference, work: Path, seed: int) -> tuple[int, ...]:
-    """The layers that `auto` stands for; a run that goes on takes those that it chose before."""
+    """The layers that `auto` chooses; a resumed run takes those that it chose before."""
     place = work / "layers.json"
     with main_first() as main:
         if main and read_if_whole(place) is None:

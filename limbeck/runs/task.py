@@ -149,7 +149,7 @@ class Task(ABC):
         """What is done to the teacher's scores before an objective sees them."""
 
     def after_training(self, student: Matcher, place: Path) -> None:  # noqa: B027 (most tasks keep nothing)
-        """What is kept beside a student once it is trained."""
+        """What is saved with a student once it is trained."""
 
     @abstractmethod
     def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:

@@ -49,7 +49,7 @@ def check_before_teacher(task: Task, recipe: Recipe) -> None:
 
 
 def _needs_teacher(task: Task, recipe: Recipe) -> bool:
-    """Whether the student learns or starts from the teacher, or is compared with it on dev, for want of labels."""
+    """Whether the student learns or starts from the teacher, or is compared with it on dev without labels."""
     student, fits = recipe.student, recipe.student.fits_to_reference
     return _distils(recipe) or bool(student.taken_from_teacher) or fits or task.judged_dev is None
 

@@ -188,7 +188,7 @@ class DistillationTrainer(Trainer):
         save_file(contiguous(self.student.state_dict()), folder / "model.safetensors")
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Let the library write beside, then give the whole its name."""
+        """Let the library write under another name, then rename the complete folder."""
         name = f"{PREFIX}{self.state.global_step}"
         self.staging = self.folder / ".writing"
         try:
