@@ -9,7 +9,7 @@ from limbeck.data import Pair, PairData
 from limbeck.data.pairs import load_pairs
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
-from limbeck.recipe.recipe import DataSpec
+from limbeck.recipe.data_spec import DataSpec
 
 HELD_OUT = 0.1
 

@@ -16,7 +16,8 @@ from limbeck.matchers.layer_choice import choose_layers, closeness, subsets_in_w
 from limbeck.matchers.safe_loading import HERE_ONLY
 from limbeck.matchers.starts import local_start, start_of
 from limbeck.progress import say
-from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import Stage
 from limbeck.runs.reference import Reference
 from limbeck.runs.task import Task
 from limbeck.sealed import read_if_whole, write_sealed

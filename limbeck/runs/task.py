@@ -18,7 +18,8 @@ from limbeck.evaluation.system_result import SystemResult
 from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers.config import TEACHER
 from limbeck.progress import say
-from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import Stage
 from limbeck.runs.bench import Bench
 from limbeck.runs.reference import Reference
 from limbeck.runs.results import Measured

@@ -8,7 +8,8 @@ from pathlib import Path
 from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
-from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import Stage
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.runs.reference import Reference
 from limbeck.runs.references import teacher_below_its_start

@@ -17,7 +17,7 @@ from limbeck.files import read_json, slug
 from limbeck.matchers.base import Matcher, as_parts
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.progress import progress
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
 from limbeck.training.frozen_cache import frozen_outputs

@@ -25,7 +25,7 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.device import chosen_device, on_device
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.signals import Signals, merged
 from limbeck.training.batches import Batch, BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
