@@ -27,7 +27,11 @@ from transformers.trainer_utils import IntervalStrategy
 from limbeck.data import Texts
 from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers.quiet import quiet
-from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage, TeacherSpec
+from limbeck.recipe.data_spec import DataSpec
+from limbeck.recipe.evaluation_spec import EvaluationSpec
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import ListSpec, Stage
+from limbeck.recipe.teacher_spec import TeacherSpec
 from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.batches import BatchPlan, Collator

@@ -113,7 +113,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model, a run, an index, `bm25` or a TREC run file on a data set, as `limbeck evaluate` does.
 
-    `also` are measures besides the default ones or those of `measures`.
+    `also` are measures in addition to the default ones or those of `measures`.
 
     >>> import limbeck as lb
     >>> found = lb.evaluate("runs/mine", "my-data", task="rerank", depth=5, measures=["ndcg@10"], against="bm25")
@@ -154,7 +154,7 @@ def annotate(
 ) -> Annotated:
     """Score candidates with a teacher and keep its raw scores in the folder `out`, as `limbeck annotate` does.
 
-    Nothing is scored twice. `export` also writes the scores to a file, of which `top` keeps the best of each query.
+    Nothing is scored twice. `export` also writes the scores to a file; `top` keeps only the best of each query.
 
     >>> import limbeck as lb
     >>> done = lb.annotate("runs/mine", "my-data", "my-scores", depth=3, export="scores.trec")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class LimbeckError(Exception):
-    """A mistake that the user can mend: one line that names the place, what is wrong, and the remedy.
+    """A mistake that the user can fix: one line that names the place, what is wrong, and the remedy.
 
     The command line prints it without a traceback and exits with 2.
     """

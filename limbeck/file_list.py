@@ -30,7 +30,7 @@ class FileList:
 
 
 def write_list(folder: Path, about: dict[str, Any] | None = None, leave_out: Sequence[str] = ()) -> None:
-    """List all files of a folder that is not yet visible, but for those that match a pattern."""
+    """List all files of a folder that is not yet visible, except those that match a pattern."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != NAME)
     kept = [file for file in files if not any(file.match(pattern) for pattern in leave_out)]
     listed = {
@@ -67,7 +67,7 @@ def require_as_listed(
     remedy: str,
     advance: Callable[[int], None] | None = None,
 ) -> None:
-    """Refuse a folder of which one of the listed files is missing or is not as it was written."""
+    """Refuse a folder if one of its listed files is missing or has changed."""
     for name, facts in files.items():
         file = folder / name
         if not file.is_file():

@@ -1,4 +1,4 @@
-"""Files that are complete or absent: written beside, fsynced, renamed."""
+"""Files that are complete or absent: written under another name, fsynced, renamed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_PLACE = (
 
 @contextmanager
 def naming_disk_errors(path: Path, *also: Path) -> Iterator[None]:
-    """Turn a full disk, or a place (`path`, or what lies in `also`) that cannot be written, into one line for the user.
+    """Turn a full disk, or a place (`path`, or those in `also`) that cannot be written, into one line for the user.
 
     A refusal that concerns some other file, an input that the block reads, passes through unchanged.
     """
@@ -178,7 +178,7 @@ def _open_to_readers(folder: Path) -> None:
 
 @contextmanager
 def alone_in(folder: str | Path) -> Iterator[None]:
-    """Hold a directory for this process; another one that tries is told so. A kill lets go of it."""
+    """Lock a directory for this process; another process that tries gets an error. A kill releases the lock."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,7 +193,7 @@ def alone_in(folder: str | Path) -> Iterator[None]:
 
 
 def _swap(fresh: Path, target: Path) -> None:
-    """Put `fresh` where `target` is; the one moment without a `target` is mended by `_put_back`."""
+    """Put `fresh` where `target` is; if it is killed in the one moment without a `target`, `_put_back` repairs that."""
     if target.exists():
         _discard(_old(target), target)
         os.replace(target, _old(target))
@@ -257,7 +257,7 @@ def _is_abandoned(remains: Path) -> bool:
 
 
 def _remains(target: Path) -> list[Path]:
-    """What writers to `target`, dead or alive, have beside it."""
+    """Temporary files of writers to `target`, dead or alive."""
     ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
     return [entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name)]
 
@@ -275,7 +275,7 @@ def put_back_directory(path: str | Path) -> None:
 def recover_directory(path: str | Path) -> None:
     """For writers: finish what a crash left. An old directory comes back, the remains of dead writers to `path` go.
 
-    It also clears what `write_atomically` left beside a file. What a living process is writing is not touched.
+    It also removes temporary files of `write_atomically`. What a living process is writing is not touched.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
@@ -314,7 +314,7 @@ def _target(path: Path) -> Path:
 def refuse_overwriting(output: str | Path | None, *inputs: str | Path | None) -> None:
     """Refuse to write a result over a file that the command reads: named itself, or part of a data set or an index.
 
-    What else lies in a folder, an earlier result for one, may be replaced.
+    Other files in a folder, such as an earlier result, may be replaced.
     """
     target = Path(os.path.realpath(output)) if output is not None else None
     for source in inputs:

@@ -46,14 +46,14 @@ class ChosenTokens:
     pairs of its lists; with several processes, those that this process encodes.
     """
 
-    ids: Tensor  # [M] the tokens that stand there
+    ids: Tensor  # [M] the original tokens
     texts: Tensor  # [M] which text each is in
     shares: Tensor  # [B, T] each text's part in each query's loss
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What is known of a batch besides what the matchers show."""
+    """What is known about a batch in addition to the signals of the matchers."""
 
     mask: Tensor  # [B, K] bool: False is padding
     labels: Tensor  # [B, K] graded or soft relevance, or a class; [B, K, C] soft classes; NaN where nobody judged

@@ -1,4 +1,4 @@
-"""Checks that take no time, made before the seconds that torch takes to import: a mistyped path is told at once."""
+"""Checks that take no time, made before the seconds that torch takes to import: a mistyped path is reported at once."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _run() -> None:
     except RecursionError:
         _fail("a file is nested too deeply to be read; check the files and folders that the command names")
     except OSError as error:
-        if "No usable temporary directory" in str(error):  # libraries want one as they are imported
+        if "No usable temporary directory" in str(error):  # libraries need one when they are imported
             _fail("cannot write any file, not even a temporary one; free space, or raise the limit (ulimit -f)")
         if error.errno not in PLACES:
             raise

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def results_table(rows: list[ResultRow], width: int) -> Table:
-    """Quality beside speed and size; a column that nobody filled is left out.
+    """Quality next to speed and size; an empty column is left out.
 
-    Numbers are never cut. Where they do not fit beside the names, deviations and tests go to a second line.
+    Numbers are never cut. If they do not fit next to the names, deviations and tests go to a second line.
     """
     wide, endless = _results(rows, " "), Console(width=10_000)
     fits = Measurement.get(endless, endless.options, wide).maximum <= width
@@ -68,7 +68,7 @@ def _narrow(heading: str) -> str:
 
 
 def timings_table(timings: SearchTimings) -> Table:
-    """Milliseconds of every stage of a search beside the bytes of the part that it reads."""
+    """Milliseconds of every stage of a search, and the bytes of the part that it reads."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stage", no_wrap=True)
     for heading in ("ms p50", "ms p99", "bytes/passage"):

@@ -90,7 +90,7 @@ def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], wri
             return read(scratch / f"table{suffix}")
     name = digest(source)
     file = directory / f"{name}-{digest(VERSION, state)}{suffix}"
-    with suppress(OSError, EOFError, ValueError, pa.ArrowInvalid):  # absent, or not what we wrote: make it anew
+    with suppress(OSError, EOFError, ValueError, pa.ArrowInvalid):  # absent, or not what we wrote: make it again
         return read(file)
     write(file)
     _drop_older(directory, name, file)

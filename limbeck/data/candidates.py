@@ -12,7 +12,7 @@ from limbeck.data.texts import Texts
 class CandidateLists(Mapping[str, Mapping[str, float]]):
     """A read-only run on arrays: row numbers instead of ids, one list after the other.
 
-    It reads like the nested dict it stands for (`lists[query][document]`, `items()`, `in`); the dict of one query is
+    It reads like a nested dict (`lists[query][document]`, `items()`, `in`); the dict of one query is
     made when it is asked for, in list order. An entry takes 8 bytes (12 with scores in double precision).
     """
 

@@ -47,7 +47,7 @@ class ColumnBlock:
         return numbers
 
     def line(self, place: int) -> int:
-        """The line on which a row of this block stands."""
+        """The line of a row of this block."""
         return next(islice(block_lines(self.path, self.first, self.raw), place, None))[0]
 
     def wrong(self, place: int, problem: str, remedy: str) -> LimbeckError:

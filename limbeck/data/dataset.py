@@ -89,7 +89,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class PairData:
-    """Labelled pairs by split. `classes` are the names that integer labels stand for, where labels were names."""
+    """Labelled pairs by split. `classes` are the names of integer labels, if labels were names."""
 
     name: str
     splits: dict[str, list[Pair]]

@@ -79,7 +79,7 @@ def _field(place: str, number: int, row: Mapping[str, Any], names: tuple[str, ..
 
 
 def refuse_empty(place: str, queries: Texts) -> Texts:
-    """The queries, each of which has to say something."""
+    """The queries; none may be empty."""
     empty = next((key for key, text in queries.items() if not text.strip()), None)
     if empty is not None:
         raise LimbeckError(f"{place}: query {empty!r} is empty; leave it out, or use a copy of the set on disk")

@@ -113,7 +113,7 @@ def block_lines(path: str | Path, first: int, block: bytes, blank: bool = False)
 
 
 def filled_lines(block: bytes) -> int:
-    """The number of lines in a block, or -1 if some are blank: rows that a parser found can be told from lines."""
+    """The number of lines in a block, or -1 if some are blank: only then do rows of a parser match lines."""
     if _BLANK_FIRST.match(block) or _BLANK_LATER.search(block):
         return -1
     return block.count(b"\n") + (not block.endswith(b"\n"))

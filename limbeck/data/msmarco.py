@@ -58,7 +58,7 @@ def load_msmarco(folder: str | Path) -> RankingData:
 
 
 def _merged(files: Iterable[Path]) -> Texts:
-    """The queries of all files; one that stands in several, as those of `dev.small` do, has to be the same in all."""
+    """The queries of all files; one that is in several, as those of `dev.small` are, has to be the same in all."""
     merged: Texts | None = None
     for file in files:
         queries = read_texts(file, TabSeparated("query"))
@@ -96,7 +96,9 @@ def _readers(folder: Path, splits: list[str], queries: Texts, corpus: Texts) -> 
                 file, "does not end in a split of this folder", f"name it run.NAME.SPLIT.tsv ({', '.join(splits)})"
             )
         if split in runs:
-            raise bad_input(file, f"is a second run for split {split!r}, beside {runs[split].name}", "keep one of them")
+            raise bad_input(
+                file, f"is a second run for split {split!r}, next to {runs[split].name}", "keep one of them"
+            )
         runs[split] = file
         readers[split] = partial(read_run_lists, file, queries, corpus)
     return readers

@@ -1,6 +1,6 @@
 """Pair files: two or more texts and a label in each row.
 
-Texts stand in lettered or numbered columns (`text_a`, `text_b`, ...; `text1`, ...; `sentence1`, ...), in `query` and
+Texts are in lettered or numbered columns (`text_a`, `text_b`, ...; `text1`, ...; `sentence1`, ...), in `query` and
 `document`, or in one list `texts`. The label is `label`, `labels` or `score`: whole numbers are classes or grades,
 other numbers are soft labels, a list of numbers is a soft label for each class, any other string is the name of one.
 """
@@ -29,7 +29,7 @@ _NAMES = [
 ]
 _REMEDY = "name the texts text_a, text_b, ... or sentence1, sentence2, or query, document, or give a list `texts`"
 
-LabelledRow = tuple[int, tuple[str, ...], Any]  # line, texts, label as it stands
+LabelledRow = tuple[int, tuple[str, ...], Any]  # line, texts, label as written
 
 
 def split_files(folder: Path) -> dict[str, Path]:
@@ -60,7 +60,7 @@ def load_pairs(source: str | Path) -> PairData:
 
 
 def place_of(source: str | Path, split: str, number: int) -> str:
-    """Where the pair with this number in a split stands, `FILE:LINE:`, for an error; the file is read again for it."""
+    """The place of a pair with this number in a split, `FILE:LINE:`, for an error; it reads the file again."""
     path = Path(source)
     file = split_files(path).get(split) if path.is_dir() else path if path.is_file() else None
     if file is None:

@@ -1,6 +1,6 @@
 """What an index is made from: passages, their fields, and queries to try it with where the data have some.
 
-The fields of a passage are all keys of its line in `corpus.jsonl` besides `_id`, `title` and `text`. An object inside
+The fields of a passage are all keys of its line in `corpus.jsonl` except `_id`, `title` and `text`. An object inside
 is flattened (`metadata.year`), a list is a list of strings. Only an index reads them; other readers pass them over.
 """
 

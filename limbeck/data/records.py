@@ -1,7 +1,7 @@
-"""Rows of a jsonl, csv, tsv or parquet file as dicts, each with the line that it stands on.
+"""Rows of a jsonl, csv, tsv or parquet file as dicts, each with its line.
 
-csv files quote as usual, and a quoted field may run over several lines; in tsv files every character stands for itself.
-Both begin with a line of column names. In parquet files the number of the row stands for the line.
+csv files quote as usual, and a quoted field may run over several lines; in tsv files no character is special.
+Both begin with a line of column names. In parquet files the number of the row is used as the line.
 """
 
 from __future__ import annotations

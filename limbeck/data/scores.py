@@ -1,6 +1,6 @@
 """Teacher scores made elsewhere, by any model, read and written.
 
-Files are told apart by their content: TREC runs, Hofstaetter's triples (positive score, negative score, query id,
+Files are recognised by their content: TREC runs, Hofstaetter's triples (positive score, negative score, query id,
 positive id, negative id), and the jsonl shapes of PyLate, FlagEmbedding and sentence-transformers
 (`limbeck.data.scored_lists`).
 """

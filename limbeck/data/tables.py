@@ -93,7 +93,7 @@ class TabSeparated:
     """A line per text, fields separated by tabs: MS MARCO's `collection.tsv` and queries, DPR's `psgs_w100.tsv`.
 
     `columns` names the fields in order: `id`, `text` and perhaps `title`. `quoted` files (DPR's) write a field that
-    holds quotes as CSV does; the others take every character as it stands. A first line equal to `columns` is a header.
+    holds quotes as CSV does; the others take every character literally. A first line equal to `columns` is a header.
     """
 
     noun: str
@@ -193,7 +193,7 @@ def _checked_row(path: Path, layout: Layout, number: int, line: str) -> TextReco
 
 
 def _duplicate(path: Path, layout: Layout, key: str) -> LimbeckError:
-    """The error for an id that stands on two lines, with both of them."""
+    """The error for an id that is on two lines, with both lines."""
     earlier = 0
     for number, line in _body_lines(path, layout):
         if layout.row(path, number, line)[0] != key:

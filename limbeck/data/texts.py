@@ -177,7 +177,7 @@ class Texts:
         rows = candidate_rows(self._index, wanted)
         known = np.flatnonzero(rows >= 0)
         same = pc.equal(self._gather(0, rows[known]), wanted.take(pa.array(known)))
-        for place in known[~same.to_numpy(zero_copy_only=False)]:  # another id with the same hash stands first
+        for place in known[~same.to_numpy(zero_copy_only=False)]:  # another id with the same hash comes first
             rows[place] = find_row(self._index, wanted[int(place)].as_py(), self.id_at)
         return rows
 

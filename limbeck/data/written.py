@@ -25,7 +25,7 @@ class Written:
 def record_files(
     folder: Path, command: str, made_from: dict[str, Any], result: dict[str, Any], leave_out: tuple[str, ...] = ()
 ) -> None:
-    """Write the list of all files in a folder that is not yet visible, but for those that match a pattern."""
+    """Write the list of all files in a folder that is not yet visible, except those that match a pattern."""
     write_list(folder, {"command": command, "made_from": made_from, "result": result}, leave_out)
 
 

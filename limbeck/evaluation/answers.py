@@ -44,7 +44,7 @@ def answer_tokens(text: str) -> list[str]:
 
 
 def has_answer(text: str, answers: Iterable[Sequence[str]]) -> bool:
-    """Whether the tokens of one of the answers stand in a row in a text; an answer without tokens occurs nowhere."""
+    """Whether a text contains the tokens of one of the answers in a row; an answer without tokens never occurs."""
     tokens = answer_tokens(text)
     for answer in answers:
         wanted = list(answer)

@@ -70,7 +70,7 @@ def _refuse_options_of_others(request: Request) -> None:
 
 
 def _refuse_the_same_search(request: Request) -> None:
-    """Two searches of one index have to differ; options of the second want an index to compare with."""
+    """Two searches of one index have to differ; options of the second require an index to compare with."""
     rival = request.against is not None and is_an_index(request.against)
     for option in ("against_mode", "against_fusion", "against_alpha"):
         if getattr(request, option) is not None and not rival:
@@ -116,7 +116,7 @@ def _loaded(request: Request) -> Matcher:
 def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
     _refuse_options_of_others(request)
     measures = [*(request.measures or ["ndcg@10", "mrr@10", f"recall@{min(request.depth, 100)}"]), *request.also]
-    measures = [canonical_name(name) for name in measures]  # a mistake is told before the work is done
+    measures = [canonical_name(name) for name in measures]  # report a mistake before the work starts
     only_answers = all(map(needs_answers, measures)) and bool(data.answers)
     judged = data.answered_judgements(request.split) if only_answers else data.judgements(request.split)
     query_ids = sample(sorted(judged), request.limit, request.seed)
@@ -210,7 +210,7 @@ def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
 
 
 def is_a_run(name: str) -> bool:
-    """Whether a name stands for a ranking rather than for a model."""
+    """Whether a name is a ranking rather than a model."""
     return name == "bm25" or Path(name).is_file() or is_an_index(name)
 
 

@@ -1,4 +1,4 @@
-"""Names of ranking measures: those that people write, and the objects of ir-measures that they stand for."""
+"""Names of ranking measures: those that people write, and the objects of ir-measures that they mean."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class PairEvaluation:
         lines = [f"threshold of {name}: {one.threshold}" for name, one in named.items() if one and one.threshold]
         lacking = [name for name, one in named.items() if one and one.threshold is None]
         if lacking:
-            why = "there is no calibration, and no dev split to choose a threshold on"
+            why = "there is neither a calibration nor a dev split to choose a threshold on"
             lines.append(f"no accuracy and F1 for {' and '.join(lacking)}: {why}")
         return lines
 

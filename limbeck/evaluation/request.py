@@ -32,7 +32,7 @@ class Request:
     limit: int | None = None
     store: Path | None = None
     run: Path | None = None
-    also: Sequence[str] = ()  # measures besides the default ones or the chosen
+    also: Sequence[str] = ()  # measures in addition to the default or chosen ones
     mode: str | None = None  # of searching an index, as the next two
     fusion: str | None = None
     alpha: float | None = None

@@ -83,9 +83,9 @@ def compare_pairs(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Comparison:
-    """Paired bootstrap: the same resamples of the pairs for both systems, the measure computed anew on each.
+    """Paired bootstrap: the same resamples of the pairs for both systems, the measure computed on each.
 
-    The p-value is the share of resamples whose difference lies as far from the observed one as that lies from 0.
+    The p-value is the share of resamples whose difference is as far from the observed one as that is from 0.
     Resamples on which the measure is undefined (one class only) are left out.
     """
     ours, theirs = scored_pairs(system, labels), scored_pairs(baseline, labels)

@@ -58,7 +58,7 @@ def rerank_speed(
 def _rank_encoded(
     matcher: EncodingMatcher, data: RankingData, rows: dict[str, np.ndarray]
 ) -> Callable[[str], np.ndarray]:
-    """Re-ranks one query's candidates, of which all is known that can be known before the query."""
+    """Re-ranks one query's candidates; everything that does not depend on the query is computed before."""
     interaction = matcher.interaction.folded()
 
     def prepared(texts: list[str], position: int) -> Prepared:

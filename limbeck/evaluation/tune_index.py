@@ -46,7 +46,7 @@ def tune_index(
     Without `write` it is written only if the queries show that it beats reciprocal rank fusion: a few queries can make
     some alpha look best, and the index would be worse off with it than without.
     """
-    measure = canonical_name(measure)  # a mistake is told before the work is done
+    measure = canonical_name(measure)  # report a mistake before the work starts
     if needs_answers(measure):
         raise LimbeckError(f"--measure {measure}: alpha is tuned on judged documents; use ndcg@10 or recall@k")
     for alpha in alphas or ():

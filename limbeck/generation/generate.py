@@ -127,7 +127,7 @@ class _Job:
 
     def finished(self) -> Generated | None:
         """The result of an earlier call, if this one asks for the same; a file that is another's is refused."""
-        recover_directory(self.out)  # what a killed writer left beside it
+        recover_directory(self.out)  # what a killed writer left next to it
         begun = (self._work / "generate.json").exists()
         if begun:
             self._require_same(self._work, self._work / "generate.json", f"remove {self._work}")

@@ -78,7 +78,7 @@ class Seq2Seq:
         return [" ".join(text.split()) for text in self.tokenizer.batch_decode(written, skip_special_tokens=True)]
 
     def _settings(self, max_length: int) -> Any:
-        """The model's own settings, but for one greedy beam."""
+        """The model's own settings, except for one greedy beam."""
         settings = copy.deepcopy(self.model.generation_config)
         most = min(max_length, self._writes)
         settings.update(num_beams=1, do_sample=False, max_new_tokens=most, max_length=None, early_stopping=False)

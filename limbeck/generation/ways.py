@@ -25,7 +25,7 @@ class Way(Protocol):
     def batch_size(self) -> int: ...
 
     def identity(self) -> dict[str, Any]:
-        """All that changes what is written, besides the texts."""
+        """Everything except the texts that changes what is written."""
 
     def write(self, rows: Sequence[TextRecord]) -> list[list[str]]:
         """The new queries of each text, given as (id, title, text); an empty one where nothing came of it."""

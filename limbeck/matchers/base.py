@@ -142,7 +142,7 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def configuration(self) -> dict[str, Any]:
-        """Everything besides the weights that changes the scores: modules, lengths, prompts, tokeniser."""
+        """Everything except the weights that changes the scores: modules, lengths, prompts, tokeniser."""
 
     def add_token_head(self, seed: int) -> None:
         """Make the matcher able to show token logits, for training; the head is of no use afterwards and not saved."""
@@ -150,7 +150,7 @@ class Matcher(nn.Module, ABC):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Which tokens a matcher with a token head may be asked for, and what can stand in their place."""
+        """Which tokens a matcher with a token head may be asked for, and what can replace them."""
         return self.token_head.vocabulary
 
     @property
@@ -170,7 +170,7 @@ class Matcher(nn.Module, ABC):
 
     @property
     def aligned_positions(self) -> tuple[int, ...]:
-        """The positions whose texts `align` wants."""
+        """The positions whose texts `align` needs."""
         return self.trained_positions
 
     aligned_on: int = 4000  # texts, at most, that `align` is fitted to
@@ -202,7 +202,7 @@ class Matcher(nn.Module, ABC):
 
     @property
     def reads_stored_outputs(self) -> bool:
-        """Whether stored outputs stand in for its encoder at the moment."""
+        """Whether stored outputs replace its encoder at the moment."""
         return False
 
     def encoder_outputs(self, position: int) -> tuple[Encoding, dict[str, Any]] | None:
@@ -216,7 +216,7 @@ class Matcher(nn.Module, ABC):
         raise NotImplementedError
 
     def read_outputs_from(self, stored: Callable[[list[str], int], np.ndarray] | None) -> None:
-        """Let stored outputs stand in for the encoder, or (None) no longer."""
+        """Use stored outputs instead of the encoder, or (None) stop that."""
         raise NotImplementedError
 
     @classmethod
@@ -264,7 +264,7 @@ class Matcher(nn.Module, ABC):
 def weights_digest(module: nn.Module) -> str:
     """A digest of all parameters and buffers that can be in a score, names included.
 
-    An encoder's own pooler is in none; where a folder lacks it, it is made up anew at every load.
+    An encoder's own pooler is in none; if a folder lacks it, it is random at every load.
     """
     whole = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(module.state_dict().items()):

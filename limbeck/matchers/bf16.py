@@ -42,7 +42,7 @@ def in_bf16(matcher: Matcher, wanted: bool = True) -> Iterator[None]:
 
 
 def _encoders(matcher: Matcher) -> list[nn.Module]:
-    """The bare transformers inside: of a model with a classifier, what lies before the classifier."""
+    """The bare transformers inside: for a model with a classifier, the part before the classifier."""
     found = [module.base_model for module in matcher.modules() if isinstance(module, PreTrainedModel)]
     return list(dict.fromkeys(found))
 

@@ -1,4 +1,4 @@
-"""Probabilities that mean something, and a threshold for a purpose: fitted on dev, kept beside the model.
+"""Probabilities that mean something, and a threshold for a purpose: fitted on dev, saved with the model.
 
 A student that follows its teacher's soft labels gives logits that rank well and say little: 0.9 need not mean nine in
 ten. p = sigmoid(slope * s + offset) (Platt) is fitted to dev's labels, with his targets (n + 1) / (n + 2) and
@@ -55,7 +55,7 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: str | Path) -> Calibration | None:
-        """What lies beside a model; None where nothing does."""
+        """The calibration in a model's folder; None if there is none."""
         place = Path(folder) / NAME
         if not place.is_file():
             return None
@@ -113,7 +113,7 @@ def choose_threshold(probabilities: np.ndarray, truth: np.ndarray, criterion: st
     """The threshold that serves `criterion` on these pairs, and what it gives.
 
     `f1` takes the best. `precision=x` takes the one with the most recall among those that reach it, `recall=x` the one
-    with the best precision; where none reaches it, an error says what can be had. A threshold lies midway between two.
+    with the best precision; where none reaches it, an error says what can be had. A threshold is halfway between two.
     """
     order = np.argsort(-probabilities, kind="stable")
     values, hits = probabilities[order], np.cumsum(truth[order])

@@ -1,4 +1,4 @@
-"""What a matcher is to be: each architecture has a config of its own, told apart by `kind`.
+"""What a matcher is to be: each architecture has its own config, chosen by `kind`.
 
 An architecture is one file: its config, how it is built, loaded and saved, and `@architecture`, which registers it. A
 recipe may name any registered kind, those of other packages included.
@@ -208,7 +208,7 @@ def _refuse_keys_of_other_kinds(config: type[MatcherConfig], keys: Iterable[str]
 
 
 class _Union:
-    """The JSON schema of any registered config, told apart by `kind`."""
+    """The JSON schema of any registered config, chosen by `kind`."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

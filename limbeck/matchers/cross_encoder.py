@@ -107,7 +107,7 @@ class CrossEncoder(Matcher):
         self.shows = self._shows()
 
     def _shows(self) -> frozenset[str]:
-        """What its pooling leaves besides scores: proxies of both texts, one embedding of the pair, or nothing."""
+        """What its pooling gives apart from scores: proxies of both texts, one embedding of the pair, or nothing."""
         last: Any = self.model[-1]
         if isinstance(last, DualPooling | SegmentPooling):
             return SHOWN | PROXIES

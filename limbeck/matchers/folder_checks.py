@@ -15,7 +15,7 @@ from typing import Any
 from limbeck.errors import bad_input
 from limbeck.file_list import NAME, read_list, require_as_listed
 
-Part = tuple[str, Path]  # a module's class and the folder that it lies in
+Part = tuple[str, Path]  # a module's class and its folder
 
 OWN_CONFIG = "limbeck.json"  # of kinds that sentence-transformers does not have
 SAVE_AGAIN = "download or copy the folder again, or save the model again"
@@ -256,7 +256,7 @@ def _shards(index: Path) -> list[Path]:
     names = sorted(set(map(str, shards.values())))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise bad_input(index, f"names weights that are not a safetensors file beside it ({name!r})", SAVE_AGAIN)
+            raise bad_input(index, f"names weights that are not a safetensors file next to it ({name!r})", SAVE_AGAIN)
     return [index.parent / name for name in names]
 
 

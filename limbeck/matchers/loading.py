@@ -30,7 +30,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False, devi
     """
     with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
         put_back_directory(Path(str(name)).expanduser())
-    folder = model_folder(local_folder(name, revision))  # a run directory stands for its student
+    folder = model_folder(local_folder(name, revision))  # a run directory means its student
     with using_device(device):
         matcher = _kind(folder).from_pretrained(folder)
     matcher.folder = Path(folder)

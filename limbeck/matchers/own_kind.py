@@ -1,6 +1,6 @@
 """Folders of kinds that are made of sentence-transformers' modules and that it does not have itself.
 
-Such a folder has `limbeck.json` beside `modules.json`: the kind, and the interaction that scores what its modules
+Such a folder has `limbeck.json` next to `modules.json`: the kind, and the interaction that scores what its modules
 encode. Weights of the interaction lie in `head.safetensors`. sentence-transformers opens the folder too, and encodes
 the same; it scores with the nearest similarity of its own.
 """

@@ -22,7 +22,7 @@ from limbeck.matchers.encoding import Vectors, as_encoded
 from limbeck.matchers.interactions.base import Interaction, Prepared, take_rows
 from limbeck.stores.ragged import Ragged
 
-BATCHES = (32, 64, 128, 256, 512)  # pairs at a time, tried on the machine at hand
+BATCHES = (32, 64, 128, 256, 512)  # pairs at a time, tried on this machine
 TRIED = 2048  # pairs that are tried
 TEXTS = 1024  # prepared at a time
 PREPARED = 256 << 20  # bytes of prepared texts

@@ -29,7 +29,7 @@ FAMILIES = ("bert", "electra")  # positions that are added to the tokens and can
 
 
 class JointTransformer(Transformer):
-    """Runs pairs: [CLS] query [SEP] [CLS] document [SEP], positions counted anew in the second text."""
+    """Runs pairs: [CLS] query [SEP] [CLS] document [SEP], positions start again at 0 in the second text."""
 
     config_keys: ClassVar[list[str]] = [*Transformer.config_keys, "across"]  # type: ignore[misc]
 

@@ -1,4 +1,4 @@
-"""What a model keeps of the one it starts from, besides the transformer.
+"""What a model keeps of the one it starts from, in addition to the transformer.
 
 A folder's projection, norms and scores were trained with its transformer. A model of the same kind goes on with them;
 where its description has no place for them, it is refused, because the rest alone is not the model that was trained.
@@ -33,7 +33,7 @@ LOADERS: dict[str, Any] = {"Dense": Dense.load, "LayerNorm": LayerNorm.load, "No
 
 
 def local_start(config: Config) -> Config:
-    """`config` with its start as a folder that was checked; the functions below want it so."""
+    """`config` with its start as a folder that was checked; the functions below need that."""
     names = [name for name in ("init_from", "document") if getattr(config, name, None) is not None]
     folders = {name: local_folder(getattr(config, name)) for name in names}
     for folder in folders.values():

@@ -69,7 +69,7 @@ def _from_transformer(config: Any, side: Side | None) -> StaticEmbedding:
 
 
 def _own_copy(tokenizer: Any, start: str) -> Tokenizer:
-    """A tokenizer that nobody else calls: transformers sets a tokenizer's truncation anew at every call."""
+    """A tokenizer that nobody else calls: transformers sets a tokenizer's truncation again at every call."""
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise LimbeckError(f"{start}: has a slow tokenizer; encoder: static needs one of the `tokenizers` library")
     copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -96,7 +96,7 @@ def truncate(part: StaticEmbedding, longest: int) -> None:
 
 
 def words(part: StaticEmbedding, prompt: str | None) -> tuple[Any, int]:
-    """A tokenizer as transformers has them, and how many tokens of a text are read besides the prompt's."""
+    """A tokenizer as transformers has them, and how many tokens of a text are read in addition to the prompt's."""
     own = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(part.tokenizer.to_str()))
     used = len(part.tokenizer.encode(prompt or "", add_special_tokens=False).ids)
     return own, (tokens_read(part) or 2**31) - used

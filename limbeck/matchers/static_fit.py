@@ -64,7 +64,7 @@ def fit_static(
 ) -> StaticFit:
     """Give the static tower of a side the token vectors that come nearest to `targets` [texts, dim].
 
-    `matcher` is a dual encoder; `reference` is the one whose embeddings the targets are, if it is at hand.
+    `matcher` is a dual encoder; `reference` is the one whose embeddings are the targets, if it is available.
     """
     part = matcher.tower.transformer(side)
     if not isinstance(part, StaticEmbedding):

@@ -67,7 +67,7 @@ def is_tct(path: str) -> bool:
 
 
 def _is_of_the_family(path: str) -> bool:
-    """By its own name, or by the repository's where it lies in the hub's cache (models--castorini--tct_colbert-...)."""
+    """By its own name, or by the repository's if it is in the hub's cache (models--castorini--tct_colbert-...)."""
     cached = [part.rsplit("--", 1)[-1] for part in Path(path).parts if part.startswith("models--")]
     return any(name.lower().startswith(FAMILY) for name in (Path(path).name, *cached))
 

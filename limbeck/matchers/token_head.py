@@ -22,7 +22,7 @@ SPREAD = 0.02  # of new weights, as BERT has it
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Which tokens may be chosen, and what can stand in their place."""
+    """Which tokens may be chosen, and what can replace them."""
 
     mask: int | None  # None where nothing is masked
     special: np.ndarray  # ids that are never chosen

@@ -36,7 +36,7 @@ class TwoSides(PreparedBatch):
     first_query: int
     first_document: int
     masked: list[Chunks] = field(default_factory=list)
-    known_documents: Tensor | None = None  # [documents, dim] of all processes, where stored vectors stand in for them
+    known_documents: Tensor | None = None  # [documents, dim] of all processes, where stored vectors replace them
 
     @property
     def tokenised(self) -> list[tuple[Chunks, int]]:
@@ -55,7 +55,7 @@ class Tower(nn.Module):
         return int(self.model.get_embedding_dimension() or 0)
 
     def prompt(self, side: Side) -> str | None:
-        """The text that the model wants before a query or a document, as `encode_query` would choose it."""
+        """The prompt that the model needs before a query or a document, as `encode_query` would choose it."""
         prompts = self.model.prompts
         names = ["query"] if side == "query" else ["document", "passage", "corpus"]
         names += [self.model.default_prompt_name] if self.model.default_prompt_name else []
@@ -105,7 +105,7 @@ class Tower(nn.Module):
         return table.weight
 
     def words(self, side: Side) -> tuple[Any, int]:
-        """What cuts a side's texts into tokens, and how many of them it reads besides its marks and its prompt."""
+        """What cuts a side's texts into tokens, and how many of them it reads apart from its marks and its prompt."""
         first, prompt = self.transformer(side), self.prompt(side)
         if isinstance(first, StaticEmbedding):
             return words(first, prompt)
@@ -145,7 +145,7 @@ class Tower(nn.Module):
 
 
 def describe(model: Any) -> dict[str, Any]:
-    """What besides the weights decides a sentence-transformers model's outputs."""
+    """Everything except the weights that decides a sentence-transformers model's outputs."""
     transformers = [module for module in model.modules() if isinstance(module, Transformer)]
     tables = [module for module in model.modules() if isinstance(module, StaticEmbedding)]
     expansions = [part.query_expansion for part in transformers]

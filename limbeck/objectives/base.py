@@ -34,7 +34,7 @@ from limbeck.signals import Signals, Sizes, Targets
 NOTHING: frozenset[str] = frozenset()
 SCORES: frozenset[str] = frozenset({"scores"})
 
-LARGEST = 1e12  # no argument lies beyond: scores divided by it or squared stay within float32
+LARGEST = 1e12  # no argument is larger: scores divided by it or squared stay within float32
 
 
 class Objective(ABC):

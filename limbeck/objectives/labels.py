@@ -26,7 +26,7 @@ class one_hot(Objective):
     teacher that knows nothing. In Table 8 it costs test quality, the more the stronger: 0.308 without, 0.292 at 0.9,
     0.278 at 0.99.
 
-    Use it where there are labels and no teacher, and as the anchor beside a distillation objective. With every in-batch
+    Use it where there are labels and no teacher, and as the anchor of a distillation objective. With every in-batch
     pair in the list it is the contrastive loss of dense retrieval; a student with cosine scores needs a small tau
     (0.05) there. `binary_ce` judges each document by itself. Grades that should weigh differently are teacher scores:
     bring them as a run and use `softmax_ce`. `focal` turns from the queries that are solved already to the others.

@@ -1,7 +1,7 @@
 """Objectives by name: `"0.1 * softmax_ce(tau_teacher=0.25)"` and back.
 
 The grammar is a piece of Python's own: a weight, `*`, a name, and named arguments with literal values. It is read as
-a syntax tree and never evaluated. A bare word stands for a string and `true` / `false` for what YAML means by them,
+a syntax tree and never evaluated. A bare word is a string and `true` / `false` for what YAML means by them,
 so `margin_mse(pairs=all)` needs no quotes within quotes.
 """
 

@@ -31,9 +31,9 @@ class match_proxies(Objective):
     dropped at the end: nobody keeps an index of proxies, and the student's scores were trained without it.
 
     Data: lists; no labels. The teacher is a cross-encoder with `pooling: weighted`, `special` or `segments`, trained
-    with `reconstruct` beside its ranking loss, and `live: true`. Padded places count for nothing.
+    with `reconstruct` in addition to its ranking loss, and `live: true`. Padded places count for nothing.
 
-    Use it beside an objective on scores, with weight 1 as the paper has it: alone it says nothing of documents. The
+    Use it with an objective on scores, with weight 1 as in the paper: alone it says nothing about documents. The
     student's scores are inner products on the scale of the teacher's: with `pooling: segments` give the student
     `scale: 20`. `match_joint` is the baseline that the paper warns of.
 

@@ -1,4 +1,4 @@
-"""Objectives that restore the texts themselves: no teacher and no label, only the tokens that stand there."""
+"""Objectives that predict the tokens of the texts themselves: no teacher and no labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class masked_lm(Objective):
 
         1 / |X| * sum_{x in X} 1 / |M_x| * sum_{m in M_x} - log softmax(z_m)_{w_m}
 
-    z_m are the student's logits over its vocabulary at a masked token and w_m is the token that stood there. X are the
+    z_m are the student's logits over its vocabulary at a masked token and w_m is the original token. X are the
     texts of a query, which are itself and the documents of its list, and M_x the masked tokens of x. So a query's loss
     is the mean over its texts of the mean over their masked tokens: it starts near log(vocabulary), about 10, whatever
     the lengths and K, and a weight means the same in every recipe. A document in several lists is masked once and
@@ -29,7 +29,7 @@ class masked_lm(Objective):
     two to three times as long, the more the fewer layers there are, and memory holds masked tokens x vocabulary about
     three times over; `accumulate` makes that less, `chunk` does not.
 
-    Use it beside an objective that ranks, to keep a student general, or alone in a first stage, to make it at home in
+    Use it with an objective that ranks, to keep a student general, or alone in a first stage, to adapt it to
     the texts of a field. In the paper it fitted the training queries less well and the test queries no better: Table 9
     has 0.299 for the baseline's 0.310.
 
@@ -54,7 +54,7 @@ class reconstruct(Objective):
     token states turn to "relevant" or "not". This loss keeps the texts in the states, so that the proxies pooled from
     them (`pooling: weighted`, `special` or `segments`) are worth matching by `match_proxies`.
 
-    M_k are 15 % of the pair's tokens that are not special (one at least), drawn anew in every step: in expectation
+    M_k are 15 % of the pair's tokens that are not special (one at least), drawn again in every step: in expectation
     that is the mean over all of them, and memory holds a seventh of tokens x vocabulary. The head that names tokens is
     trained with the model and not saved. A padded place in a list counts for nothing. It starts near log(vocabulary),
     about 10, and takes hundreds of steps to come close to 0.

@@ -135,8 +135,8 @@ class soft_binary_ce(Objective):
     pairs. Data: teacher scores that are logits (not yet probabilities); one document is enough. (DiPair says of Eq. 1
     that p_i comes from the teacher's logits: that describes the teacher's own training; here it is the student's.)
 
-    Use it to distil pair classifiers and regressors, where each pair stands alone. Unlike `mse` it does not care how
-    far beyond certainty a score lies. For the order of a list see `softmax_ce`.
+    Use it to distil pair classifiers and regressors, where each pair is scored alone. Unlike `mse` it does not care how
+    far beyond certainty a score is. For the order of a list see `softmax_ce`.
 
     In a recipe: `soft_binary_ce`, `soft_binary_ce(tau=2)`.
     """
@@ -160,7 +160,7 @@ class rank_distil(Objective):
 
         sum_{i in P} (t_i - s_i)^2 + sum_{j in N} max(0, s_j - gamma0)^2
 
-    Data: labels (P: above 0) and teacher scores. Each half stands for itself, so a query with positives only, or with
+    Data: labels (P: above 0) and teacher scores. Each half counts by itself, so a query with positives only, or with
     negatives only, still teaches. A document that the teacher did not score takes no part, a negative neither.
 
     It spends no capacity on the order of the negatives, but like `mse` it needs both models on one scale: gamma0 has to

@@ -118,11 +118,11 @@ def parse_recipe(
     place: str,
     tree: yaml.Node | None = None,
     overrides: list[str] | None = None,
-    mend: str = "correct it in the recipe",
+    fallback: str = "correct it in the recipe",
 ) -> Recipe:
     """Validate a dictionary as a recipe; the first mistake becomes one line that names its place.
 
-    `mend` is the remedy for mistakes that have none of their own.
+    `fallback` is the remedy for mistakes that have none of their own.
     """
     from limbeck.recipe.recipe import Recipe
 
@@ -135,14 +135,14 @@ def parse_recipe(
         _refuse_nul(values, place, set())
         return Recipe.model_validate(values)
     except RecursionError as error:
-        raise bad_input(place, "is nested too deeply", mend) from error
+        raise bad_input(place, "is nested too deeply", fallback) from error
     except ValidationError as error:
         first = error.errors()[0]
         location = [part for part in first["loc"] if isinstance(part, int | str)]
         line = _line_of(tree, location)
         dotted = ".".join(map(str, location)) or "recipe"
         problem, remedy = _explain(first, location)
-        raise bad_input(place, f"{dotted}: {problem}", remedy or mend, line) from error
+        raise bad_input(place, f"{dotted}: {problem}", remedy or fallback, line) from error
 
 
 def renamed(values: Any, place: str | None = None) -> Any:
@@ -225,7 +225,7 @@ def _model_in(annotation: Any) -> Any:
 
 
 def _line_of(tree: yaml.Node | None, location: list[int | str]) -> int | None:
-    """The line on which the value at `location` stands, or the nearest part of the path that exists."""
+    """The line of the value at `location`, or of the nearest part of the path that exists."""
     if tree is None:
         return None
     line, node = tree.start_mark.line + 1, tree

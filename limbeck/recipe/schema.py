@@ -10,7 +10,11 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from limbeck.matchers.config import MatcherConfig, architectures
-from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage, TeacherSpec
+from limbeck.recipe.data_spec import DataSpec
+from limbeck.recipe.evaluation_spec import EvaluationSpec
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import ListSpec, Stage
+from limbeck.recipe.teacher_spec import TeacherSpec
 from limbeck.report.analyses.registry import requested
 
 INTRODUCTION = """# The keys of a recipe

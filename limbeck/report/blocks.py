@@ -11,7 +11,7 @@ Cell = str | float | int | None
 
 
 class Block(Protocol):
-    """Anything that can stand in a section."""
+    """Anything that can be in a section."""
 
     def html(self) -> str: ...
 
@@ -35,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True)
 class KeyValue:
-    """Names and what they stand for."""
+    """Names and what they mean."""
 
     items: Sequence[tuple[str, str]]
 
@@ -161,7 +161,7 @@ class PlotFigure:
 
 @dataclass(frozen=True)
 class PlotGrid:
-    """Small plots beside each other, each under its title."""
+    """Small plots next to each other, each under its title."""
 
     plots: Sequence[tuple[str, Plot]]
     caption: str = ""

@@ -12,7 +12,7 @@ MEASURES = {"ndcg": "nDCG", "mrr": "MRR", "rr": "RR", "map": "MAP", "ap": "AP", 
 
 
 def measure_title(name: str) -> str:
-    """`ndcg@10` as the field writes it: nDCG@10; what stands before it says on what: `train ndcg@10`."""
+    """`ndcg@10` as the field writes it: nDCG@10; a word before it says on what: `train ndcg@10`."""
     where, space, measure = name.rpartition(" ")
     base, at, cut = measure.partition("@")
     return where + space + MEASURES.get(base.lower(), base[:1].upper() + base[1:]) + at + cut
@@ -47,12 +47,12 @@ def three_digits(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """What stands behind the p, no more precise than it is worth: = 0.02, < 0.001."""
+    """What follows the p, with as few digits as make sense: = 0.02, < 0.001."""
     return "<\u00a00.001" if p < 0.001 else f"= {p:.3f}" if p < 0.1 else f"= {p:.2f}"
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names for pictures: without what stands in brackets at the end, unless that is what tells two apart."""
+    """Names for plots: without the brackets at the end, unless two names differ only there."""
     short = [re.sub(r"\s*\([^()]*\)$", "", name) or name for name in names]
     counts = Counter(short)
     return [cut if counts[cut] == 1 else name for cut, name in zip(short, names, strict=True)]

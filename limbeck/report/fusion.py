@@ -1,4 +1,4 @@
-"""The page of `limbeck tune`: the measure against alpha, beside both parts alone and reciprocal rank fusion."""
+"""The page of `limbeck tune`: the measure against alpha, compared with each part alone and reciprocal rank fusion."""
 
 from __future__ import annotations
 

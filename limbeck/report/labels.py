@@ -40,7 +40,7 @@ def place_labels(
     bounds: Box,
     radius: float = 6.0,
 ) -> list[Placement]:
-    """A place beside each point for a label of each size.
+    """A place next to each point for a label of each size.
 
     Greedy, then improved: every label in turn moves to its cheapest place given the others, until none moves.
     Covering another label costs most, then leaving the picture, then covering a point; the rest is a preference

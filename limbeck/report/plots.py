@@ -29,7 +29,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Points with labels beside them."""
+    """Points with labels next to them."""
 
     points: Sequence[Point]
     x_title: str
@@ -90,7 +90,7 @@ def series_class(index: int) -> str:
 
 
 def series_style(colour: int, dash: int) -> str:
-    """A colour with dashes of one's own choice, where the colour stands for the model and they for something else."""
+    """A colour with chosen dashes: the colour means the model, the dashes something else."""
     return f"series-{colour % SERIES_COLOURS} dash-{dash}"
 
 
@@ -176,7 +176,7 @@ class Lines:
         return marks
 
     def _levels(self, frame: Frame) -> list[str]:
-        """Names stand at the left, where curves that rise are low: above their lines, or below where that is taken."""
+        """Names are at the left, where rising curves are low: above their lines, or below if that place is taken."""
         marks, above = [], -math.inf
         for level in sorted(self.levels, key=lambda level: -level.y):
             y = frame.y(level.y)

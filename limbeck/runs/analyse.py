@@ -32,7 +32,7 @@ MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
 
 
 class Analyst:
-    """Computes the analyses of what was measured, and keeps them beside it."""
+    """Computes the analyses of what was measured, and saves them with it."""
 
     def __init__(self, task: RankingTask, measured: Sequence[Measured], folder: Path) -> None:
         self.folder = folder

@@ -76,7 +76,7 @@ def parse_axis(text: str, option: str = "--over") -> Axis:
 
 
 def split_outside(text: str, separator: str) -> list[str]:
-    """The parts of `text` between separators that stand outside of brackets and quotes, without outer spaces."""
+    """The parts of `text` between separators outside of brackets and quotes, without outer spaces."""
     parts, open_ones = [""], list[str]()
     for character in text:
         if open_ones and character == open_ones[-1]:
@@ -107,7 +107,7 @@ def cells(recipe: Recipe, axes: Sequence[Axis], within: Cell | None = None) -> l
         for key, value in sorted(settings, key=lambda setting: WHOLE.get(setting[0], len(WHOLE))):
             values = _set(values, key, value, option)
         place = " ".join(f"{option} {key}={value}" for key, value in settings) or "recipe"
-        parsed = parse_recipe(values, place, mend=f"give {option} a value that the key can have")
+        parsed = parse_recipe(values, place, fallback=f"give {option} a value that the key can have")
         full_name = _joined(full_prefix, *_words(settings, axes)) or recipe.name
         name = _joined(prefix, *_words(_applying(settings, parsed), axes)) or recipe.name
         known.setdefault(parsed.model_dump_json(), Cell(name, parsed, full_name, dict(settings)))

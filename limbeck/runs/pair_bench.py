@@ -28,7 +28,7 @@ class PairBench(Bench):
     def model(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         scores, calibration = matcher.score(self.texts), self.task.calibration(matcher)
-        if calibration is not None:  # so that yes and no are told apart where dev says, not at 0
+        if calibration is not None:  # so that yes and no are separated at dev's threshold, not at 0
             scores = calibration.logits(scores)
         result = PairResult.of(scores, self.labels, self.task.measures)
         speed = pair_speed(matcher, self.texts)

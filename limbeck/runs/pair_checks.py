@@ -1,4 +1,4 @@
-"""What a pair set and a recipe have to agree on, before anything is trained; all conflicts are told at once."""
+"""What a pair set and a recipe have to agree on, before anything is trained; all conflicts are reported at once."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from limbeck.data.by_kind import by_kind
 from limbeck.objectives import class_ce, soft_class_ce
 from limbeck.progress import say
 from limbeck.recipe.files import load_recipe
-from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import Stage
 
 
 def has_classes(stages: Iterable[Stage]) -> bool:

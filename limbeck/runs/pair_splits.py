@@ -9,7 +9,7 @@ from limbeck.data import Pair, PairData
 from limbeck.data.pairs import load_pairs
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
-from limbeck.recipe.recipe import DataSpec
+from limbeck.recipe.data_spec import DataSpec
 
 HELD_OUT = 0.1
 
@@ -53,7 +53,7 @@ def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[
 
 
 def _either_way(pairs: Sequence[Pair]) -> set[tuple[str, ...]]:
-    """The texts of pairs, as they stand and turned round."""
+    """The texts of pairs, in both orders."""
     return {texts for pair in pairs for texts in (pair.texts, pair.texts[::-1])}
 
 

@@ -20,7 +20,10 @@ from limbeck.matchers.base import weights_digest
 from limbeck.matchers.calibration import Calibration, calibrate
 from limbeck.objectives.labels import binary_ce
 from limbeck.progress import say
-from limbeck.recipe.recipe import DataSpec, EvaluationSpec, ListSpec, Recipe, Stage
+from limbeck.recipe.data_spec import DataSpec
+from limbeck.recipe.evaluation_spec import EvaluationSpec
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import ListSpec, Stage
 from limbeck.runs.pair_bench import PairBench
 from limbeck.runs.pair_checks import check_pairs
 from limbeck.runs.pair_classes import grade_range, scaled
@@ -127,7 +130,7 @@ class PairTask(Task):
     def _dev_scores(self, matcher: Matcher) -> np.ndarray:
         """A model's scores of dev. A student is judged on it when it ends, and calibrated, and compared: scored once.
 
-        By weights alone, so not while outputs of a frozen encoder, which may be rounded, stand in for it.
+        By weights alone, so not while outputs of a frozen encoder, which may be rounded, replace it.
         """
         texts = [pair.texts for pair in self.splits.dev]
         if matcher.reads_stored_outputs:

@@ -13,7 +13,7 @@ from limbeck.matchers.bf16 import in_bf16
 
 @dataclass
 class JudgedDev:
-    """nDCG@10 and the recipe's measures on labelled dev queries, and on some training queries beside them."""
+    """nDCG@10 and the recipe's measures on labelled dev queries, and on some training queries."""
 
     data: RankingData
     labels: Qrels

@@ -20,7 +20,8 @@ from limbeck.evaluation.answers import require_answers
 from limbeck.generation.spans import LENGTHS, Spans
 from limbeck.matchers import Matcher
 from limbeck.progress import say
-from limbeck.recipe.recipe import ListSpec, Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import ListSpec, Stage
 from limbeck.runs.analyse import Analyst
 from limbeck.runs.example_answers import answer
 from limbeck.runs.ranking_bench import RankingBench

@@ -48,7 +48,7 @@ class Reference:
         return stored_embeddings(self.matcher, self.task.folder / "teacher" / "embeddings")
 
     def serve_documents(self, matcher: Matcher) -> None:
-        """Let stored vectors stand in for a document tower that is the reference's own; it must not be trained."""
+        """Use stored vectors instead of a document tower that is the reference's own; it must not be trained."""
         if has_one_vector(matcher) and self.is_known and matcher.identity(1) == self.matcher.identity(1):
             matcher.read_outputs_from(self.embeddings)
 

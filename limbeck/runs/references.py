@@ -75,7 +75,7 @@ def _as_it_is(task: Task, spec: MatcherConfig) -> Matcher:
 def teacher_below_its_start(task: Task) -> str | None:
     """A line about a teacher that was trained and is worse on dev than what it started from; None where it is not.
 
-    It is looked at before students learn from the teacher, and kept beside it.
+    It is measured before students learn from the teacher, and saved with it.
     """
     spec = task.recipe.teacher
     if spec is None or spec.train is None or task.judged_dev is None or task.teacher is None:

@@ -1,4 +1,4 @@
-"""The rows of a run's table: quality beside speed and size, for teacher, baselines and students."""
+"""The rows of a run's table: quality, speed and size of teacher, baselines and students."""
 
 from __future__ import annotations
 

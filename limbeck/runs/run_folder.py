@@ -77,7 +77,7 @@ def claim_folder(folder: Path, recipe: Recipe) -> None:
     with main_first():
         recover_directory(place)
         left = [path.name for path in folder.iterdir()] if folder.exists() else []
-        if left == ["recipe.yaml"]:  # nothing has been done yet: a mistake may be mended
+        if left == ["recipe.yaml"]:  # nothing has been done yet: a mistake may be corrected
             write_recipe(recipe, place)
         elif place.exists():
             # Without the device: a run may go on elsewhere.

@@ -16,7 +16,8 @@ from limbeck.matchers.layer_choice import choose_layers, closeness, subsets_in_w
 from limbeck.matchers.safe_loading import HERE_ONLY
 from limbeck.matchers.starts import local_start, start_of
 from limbeck.progress import say
-from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import Stage
 from limbeck.runs.reference import Reference
 from limbeck.runs.task import Task
 from limbeck.sealed import read_if_whole, write_sealed
@@ -71,7 +72,7 @@ def _same_size(student: Matcher, reference: EncodingMatcher, seed: int) -> None:
 
 
 def _chosen_layers(task: Task, config: MatcherConfig, reference: Reference, work: Path, seed: int) -> tuple[int, ...]:
-    """The layers that `auto` stands for; a run that goes on takes those that it chose before."""
+    """The layers that `auto` chooses; a resumed run takes those that it chose before."""
     place = work / "layers.json"
     with main_first() as main:
         if main and read_if_whole(place) is None:

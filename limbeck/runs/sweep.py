@@ -72,7 +72,7 @@ def sweep(
     `tune` spans a grid of its own inside every cell: its values are tried with the first seed, the best on dev is
     taken, and only that one is run under all seeds and measured on test. `against` names the cell that the others are
     tested against, the first by default. The best cell on dev answers `questions`, for the report. Without `keep` the
-    students' weights are dropped once they are measured, but for the best one's.
+    students' weights are dropped once they are measured, except the best one's.
     """
     axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
@@ -120,7 +120,7 @@ def sweep(
         for task in work.tasks.values():
             shutil.rmtree(task.work, ignore_errors=True)
         write_json(folder / MEASURED, work.places())
-        write_json(folder / PLAN, plan)  # last: a plan beside older results would pass for finished
+        write_json(folder / PLAN, plan)  # last: a plan with older results would look finished
         if not keep:
             work.drop_students()
         return result
@@ -377,7 +377,7 @@ class _Sweep:
         return replace(measured, row=replace(measured.row, name=name), teacher=teacher)
 
     def places(self) -> dict[str, list[str]]:
-        """Where the measurements behind each row lie: a setting that is no longer the chosen one may lie beside."""
+        """Where the measurements of each row are: there may also be settings that are no longer chosen."""
         found = dict(self.measured_at)
         for _, cell, tried, seed in self.done:
             place = self._place(cell, tried, seed).relative_to(self.folder)
@@ -393,7 +393,7 @@ class _Sweep:
             self.best = load_matcher(kept)
         else:
             self.best = self._student(cell, tried, seed)[2]
-            origin.unlink(missing_ok=True)  # never beside another's weights
+            origin.unlink(missing_ok=True)  # never with another student's weights
             with directory_atomically(kept) as folder:
                 shutil.copytree(place / "student", folder, dirs_exist_ok=True)
             write_json(origin, known)

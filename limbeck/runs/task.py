@@ -18,7 +18,8 @@ from limbeck.evaluation.system_result import SystemResult
 from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers.config import TEACHER
 from limbeck.progress import say
-from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import Stage
 from limbeck.runs.bench import Bench
 from limbeck.runs.reference import Reference
 from limbeck.runs.results import Measured
@@ -149,7 +150,7 @@ class Task(ABC):
         """What is done to the teacher's scores before an objective sees them."""
 
     def after_training(self, student: Matcher, place: Path) -> None:  # noqa: B027 (most tasks keep nothing)
-        """What is kept beside a student once it is trained."""
+        """What is saved with a student once it is trained."""
 
     @abstractmethod
     def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
-from limbeck.recipe.recipe import Recipe, Stage
+from limbeck.recipe.recipe import Recipe
+from limbeck.recipe.stage import Stage
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.runs.reference import Reference
 from limbeck.runs.references import teacher_below_its_start
@@ -49,7 +50,7 @@ def check_before_teacher(task: Task, recipe: Recipe) -> None:
 
 
 def _needs_teacher(task: Task, recipe: Recipe) -> bool:
-    """Whether the student learns or starts from the teacher, or is compared with it on dev, for want of labels."""
+    """Whether the student learns or starts from the teacher, or is compared with it on dev without labels."""
     student, fits = recipe.student, recipe.student.fits_to_reference
     return _distils(recipe) or bool(student.taken_from_teacher) or fits or task.judged_dev is None
 

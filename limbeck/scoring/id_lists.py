@@ -42,7 +42,7 @@ def id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
 
 
 def _rows_of(table: Texts, column: pa.LargeStringArray) -> np.ndarray:
-    """The rows of ids, many of which come again and again."""
+    """The rows of ids, many of which repeat."""
     known = column.dictionary_encode()
     return table.find(known.dictionary)[known.indices.to_numpy()]
 

@@ -1,7 +1,7 @@
 """What tells one list of pairs, with its texts, from another.
 
 A job knows its files by their content: another list of the same size and time is another job, and a copy of the list is
-the same. That is read once a call. Whether a file changed meanwhile is told from its size and times.
+the same. That is read once a call. Size and times show whether a file changed meanwhile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A scoring job: texts are encoded once, pairs are scored shard by shard, every shard is one file.
 
     DIR/
-      scores/part-0000000.parquet ...  written beside and renamed: complete or absent
+      scores/part-0000000.parquet ...  written under another name and renamed: complete or absent
       _job/
         job.json               what is scored by whom, and how it is cut; another job may not take over the folder
         head/                  the model's head: workers need no more of it

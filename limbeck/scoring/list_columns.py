@@ -1,4 +1,4 @@
-"""Columns of the user's list that come along into the result, besides its ids or texts.
+"""Columns of the user's list to copy into the result, in addition to its ids or texts.
 
 They are copied once, as an Arrow file of the job: a shard then takes its rows from there, whatever the list's format.
 """
@@ -72,7 +72,7 @@ def _of_parquet(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Without a dictionary, of which an Arrow file can have only one for all batches."""
+    """Without a dictionary: an Arrow file can have only one for all batches."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 

@@ -1,7 +1,7 @@
-"""The files of scores, one a shard: complete or absent, and whole or scored again.
+"""The score files, one per shard: complete or absent; damaged ones are scored again.
 
-A part's checksum lies in a file of its own under the same name (`_job/parts`), written after the part. A part without
-one, or with another, is not there: a kill in between, a flipped bit or a copy that was cut short costs one shard.
+A part's checksum is in a separate file with the same name (`_job/parts`), written after the part. A part without
+one, or with a wrong one, counts as missing: a kill, a flipped bit or an incomplete copy costs one shard.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from limbeck.scoring.ray_folder import private_folder
 from limbeck.scoring.worker import Worker
 
 PATIENCE = 30.0  # seconds without news before the cluster is looked at
-OBJECTS = 2 << 30  # bytes of Ray's object store: nothing of ours lies there, but with much less Ray hangs
+OBJECTS = 2 << 30  # bytes of Ray's object store: we store nothing there, but with much less Ray hangs
 
 
 class ShardWorker:

@@ -1,4 +1,4 @@
-"""Which head, and how many pairs at a time, are fastest on the machine at hand."""
+"""Which head, and how many pairs at a time, are fastest on this machine."""
 
 from __future__ import annotations
 

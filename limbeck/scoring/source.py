@@ -1,6 +1,6 @@
 """Which pairs are to be scored: a file of them, or everything against everything, as row numbers of text tables.
 
-A pair file names texts by id (`left`, `right`; the texts stand in files of their own), or has the texts in it
+A pair file names texts by id (`left`, `right`; the texts are in separate files), or contains the texts
 (`text_a`, `text_b`, ... as any pair file). Either becomes a folder of the job, with checksums:
 
     rows.npy          [pairs, positions]: rows of the texts

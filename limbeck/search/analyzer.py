@@ -62,7 +62,7 @@ class Words:
         return self._stems([text])[0]
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Where each word that counts stands in a text, with its stem: (start, end, stem)."""
+        """The position of each word that counts in a text, with its stem: (start, end, stem)."""
         matches = list(re.finditer(self._pattern, text))
         words = list(dict.fromkeys(match.group().lower() for match in matches))
         stems = dict(zip(words, self._stems(words), strict=True))  # one call for all: it costs as much for one word

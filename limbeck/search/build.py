@@ -95,7 +95,7 @@ def build_index(
 
 @dataclass(frozen=True)
 class Encoded:
-    """Stored vectors of texts: `rows` of the store, as inner products want them. `windows` as `cut` gives them."""
+    """Stored vectors of texts: `rows` of the store, as inner products need them. `windows` as `cut` gives them."""
 
     store: EncodingStore
     rows: np.ndarray

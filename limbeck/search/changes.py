@@ -2,7 +2,7 @@
 
 Added passages get a segment of their own, with exact vectors; deleted ones are marked and never found. Neither touches
 the vectors that are there. BM25 depends on all passages at once (how many have a word, how long they are), so it is
-weighted anew from its counts, and its scores are those of an index built from scratch. `compact` makes one segment of
+weighted again from its counts, and its scores are those of an index built from scratch. `compact` makes one segment of
 all; an exact index is then what a fresh build would be. An index of 8 bits keeps the ranges and lists that it learnt.
 """
 

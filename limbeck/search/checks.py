@@ -1,4 +1,4 @@
-"""Is what lies on disk what was written? Cheap enough to ask at every opening.
+"""Are the files on disk as they were written? Cheap enough to check at every opening.
 
 Sizes are always compared. Files below 32 MB are read and compared with their checksums. So is a larger file, unless
 `verified.json` says that it was, and its size, times of change and inode are still the same: a copy, a restored or an

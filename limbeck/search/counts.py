@@ -37,7 +37,7 @@ class Counts:
         return found
 
     def without(self, keep: np.ndarray) -> Counts:
-        """Only the documents in `keep` [documents] bool, numbered anew."""
+        """Only the documents in `keep` [documents] bool, numbered again from 0."""
         kept = keep[self.rows]
         starts = np.append(0, np.cumsum(kept))[self.starts]
         numbers = (np.cumsum(keep) - 1).astype(np.int32)

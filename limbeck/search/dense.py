@@ -152,7 +152,7 @@ class DenseIndex:
 
 
 def build_dense(kind: str, vectors: VectorSource, seed: int = 0) -> DenseIndex:
-    """Index all vectors, a block in memory besides the index at a time."""
+    """Index all vectors, with one block at a time in memory."""
     count, dim = len(vectors), vectors.dim
     if not count:
         raise LimbeckError("there are no vectors to index; check that the corpus has passages")
@@ -170,7 +170,7 @@ def build_dense(kind: str, vectors: VectorSource, seed: int = 0) -> DenseIndex:
 
 
 def list_count(vectors: int) -> int:
-    """Inverted lists for so many vectors; faiss wants 39 vectors for each list that it learns."""
+    """Inverted lists for so many vectors; faiss needs 39 vectors for each list that it learns."""
     return max(1, min(int(4 * vectors**0.5), vectors // 39))
 
 
@@ -199,7 +199,7 @@ def emptied(path: Path, kind: str, dim: int) -> Any:
 
 
 def require_dim(queries: np.ndarray, dim: int) -> np.ndarray:
-    """Query vectors [n, dim] as faiss wants them; others are refused."""
+    """Query vectors [n, dim] as faiss needs them; others are refused."""
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     if queries.ndim != 2 or queries.shape[1] != dim:
         problem = f"the query vectors have shape {list(queries.shape)}, the index has vectors of {dim} numbers"

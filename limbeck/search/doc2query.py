@@ -24,7 +24,7 @@ CODE_VERSION = 1  # to be raised whenever the same weights, texts and settings w
 
 @dataclass(frozen=True)
 class Sampling:
-    """How queries are drawn; the defaults are doc2query-T5's, but for the number of queries."""
+    """How queries are drawn; the defaults are doc2query-T5's, except for the number of queries."""
 
     per_document: int = 5
     top_k: int = 10

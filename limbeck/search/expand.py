@@ -78,7 +78,7 @@ def expand_data(
     teacher: str | None = None,
     keep: float | None = None,
 ) -> Expanded:
-    """Generate queries for every document, keep all or those that a teacher scores best, and write the data set anew.
+    """Generate queries for every document, keep all or those that a teacher scores best, and write the result.
 
     A kill loses a batch at most, and nothing that is on disk is generated or scored again.
     """
@@ -86,7 +86,7 @@ def expand_data(
     keep = _share(teacher, keep)
     data = require_ranking(load(source), source)
     recover_directory(out)
-    matcher = load_matcher(teacher) if teacher is not None else None  # a mistake is told before the work is done
+    matcher = load_matcher(teacher) if teacher is not None else None  # report a mistake before the work starts
     generator = QueryGenerator.load(model)
     identity = {**generator.identity(), **asdict(how), "documents": data.corpus.content_digest}
     checked = _keeps_checksums(out)
@@ -122,7 +122,7 @@ def _claim(out: Path, wanted: Manifest) -> None:
     if manifest.exists():
         require_same(out, Manifest.load(manifest, KIND), wanted)
         foreign = next((file.name for file in sorted(out.iterdir()) if not _OURS.fullmatch(file.name)), None)
-        if foreign is not None:  # the folder is written anew as a whole
+        if foreign is not None:  # the whole folder is written again
             raise bad_input(
                 out, f"holds {foreign!r}, which `limbeck expand` did not write", "move it away, or choose another --out"
             )

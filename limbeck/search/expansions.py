@@ -1,4 +1,4 @@
-"""Expansions on disk: what a sparse index reads besides the documents, while the dense one reads these alone."""
+"""Expansions on disk: a sparse index reads them with the documents; a dense index reads only the documents."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class SearchIndex:
 
     @property
     def words(self) -> Words:
-        """How texts are taken apart, for showing where the words of a query stand."""
+        """How texts are split into words, to show where the words of a query are."""
         return self._sparse.words if self._sparse is not None else Words()
 
     def mode(self, wanted: str | None = None) -> str:

@@ -53,7 +53,7 @@ def _refuse_another_build(out: Path, what: str) -> None:
 
 
 def _begun(mark: Path) -> str | None:
-    """What a killed build was of; None where the mark is damaged. Encodings have a manifest and checksums besides."""
+    """What a killed build was indexing; None if the mark is damaged. Encodings have their own checksums."""
     with suppress(LimbeckError):
         found = read_json(mark)
         if isinstance(found, dict) and isinstance(found.get("building"), str):

@@ -61,7 +61,7 @@ class TokenIndex:
         self.owners = np.repeat(np.arange(len(documents)), documents.lengths)  # [tokens] the document of each token
         count, dim = documents.vectors.shape
         wanted = lists or max(1, int(4 * count**0.5))
-        wanted = min(wanted, max(1, count // 39))  # faiss wants 39 vectors for each list that it learns
+        wanted = min(wanted, max(1, count // 39))  # faiss needs 39 vectors for each list that it learns
         self.index = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(dim), dim, wanted, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )

@@ -1,6 +1,6 @@
 """Vectors in Milvus, for corpora that outgrow one machine; the same interface as faiss has.
 
-Addresses are those of `limbeck.search.milvus_address`. A token, if the server wants one, is read from $MILVUS_TOKEN,
+Addresses are those of `limbeck.search.milvus_address`. A token, if the server needs one, is read from $MILVUS_TOKEN,
 and is sent to no server but one that the user named. Reading never creates anything.
 
 A vector has a key that it keeps for good. The manifest of the index says which keys count: what a killed command left
@@ -205,7 +205,7 @@ def _described(client: Any, address: Address) -> tuple[int | None, int]:
     with naming_milvus_errors(address.uri):
         if not client.has_collection(address.collection):
             return None, 0
-        client.load_collection(address.collection)  # a server that was started anew has nothing in memory
+        client.load_collection(address.collection)  # a restarted server has nothing in memory
         fields = client.describe_collection(address.collection)["fields"]
         (vector,) = [field for field in fields if field["name"] == "vector"] or [{"params": {"dim": -1}}]
         count = client.query(address.collection, filter="", output_fields=["count(*)"])[0]["count(*)"]

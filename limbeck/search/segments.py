@@ -141,7 +141,7 @@ class Collection:
         return np.concatenate(parts) & self.alive
 
     def live(self) -> LiveCorpus:
-        """What is not deleted, numbered anew."""
+        """What is not deleted, numbered again from 0."""
         return LiveCorpus(self)
 
     def _gathered(self, rows: Iterable[int], read: Callable[[Texts, np.ndarray], list[str]]) -> list[str]:

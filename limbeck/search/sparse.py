@@ -4,7 +4,7 @@ score(q, d) = sum over the words w of q of idf(w) * tf / (tf + k1 * (1 - b + b *
 idf(w) = log(1 + (N - df + 0.5) / (df + 0.5)), which is positive. k1 = 0.9 and b = 0.4 are Anserini's defaults.
 
 Every (word, document) term is computed when the index is built, so a query is a sum of columns; bm25s reads the words,
-keeps the columns, maps them into memory and adds them up. The counts that the terms are made from are kept beside them:
+keeps the columns, maps them into memory and adds them up. The counts that the terms are computed from are stored too:
 documents that come or go change every term, but only new ones have to be read. The corpus is read in blocks, and no
 Python object outlives its block but the vocabulary.
 """
@@ -134,7 +134,7 @@ class SparseIndex:
         return cls(Words(facts["language"]), bm25, counts, facts["ids"])
 
     def changed(self, keep: np.ndarray, added: Corpus, whole: Corpus) -> SparseIndex:
-        """The index of `whole`: the documents in `keep` [documents] bool, then `added`, which alone are read."""
+        """The index of `whole`: the documents in `keep` [documents] bool, then `added`; only these are read."""
         vocabulary = dict(self._bm25.vocab_dict)
         fresh, blocks = _read(self._words, added)
         numbers = np.array([vocabulary.setdefault(word, len(vocabulary)) for word in fresh], dtype=np.int64)

@@ -66,7 +66,7 @@ def cut(corpus: Texts, windows: Windows, tokenizer: Any, room: int) -> np.ndarra
 
 
 def _spans(text: str, offsets: list[tuple[int, int]], windows: Windows) -> Iterator[tuple[int, int]]:
-    """The windows of one text, given where its tokens stand; the last one ends where the text does."""
+    """The windows of one text, given the positions of its tokens; the last one ends where the text does."""
     if len(offsets) <= windows.size:
         yield 0, len(text)
         return

@@ -1,6 +1,6 @@
 """Finding a row by the content of its text: digests of 16 bytes, sorted, searched by numpy.
 
-A Python dictionary of 10 million texts would take more than a gigabyte. A sorted index takes 24 bytes a text, lies in a
+A Python dictionary of 10 million texts would take more than a gigabyte. A sorted index takes 24 bytes per text, is a
 memory-mapped file, and finds 10,000 texts in a few milliseconds.
 """
 
@@ -70,7 +70,7 @@ def find(index: np.ndarray, digests: np.ndarray) -> np.ndarray:
     words = _words(digests)
     at = np.searchsorted(index[0], words[:, 0])
     open_ones = np.flatnonzero(at < index.shape[1])
-    while len(open_ones):  # once, but for digests that share their first half
+    while len(open_ones):  # once, except for digests that share their first half
         place = at[open_ones]
         alike = index[0][place] == words[open_ones, 0]
         open_ones, place = open_ones[alike], place[alike]
@@ -95,7 +95,7 @@ def locate(indexes: Sequence[np.ndarray], digests: np.ndarray) -> tuple[np.ndarr
 
 
 def first_occurrences(digests: np.ndarray) -> np.ndarray:
-    """The position at which each distinct digest stands first, ascending: [distinct] int64."""
+    """The first position of each distinct digest, ascending: [distinct] int64."""
     words = _words(digests)
     order = np.lexsort((words[:, 1], words[:, 0]))  # stable, so that the first of equals comes first
     sorted_words = words[order]

@@ -31,7 +31,7 @@ class Shard:
     name: str
     rows: int
     files: dict[str, FileRecord]
-    facts: dict[str, Any] = field(default_factory=dict)  # what a store wants to remember of it
+    facts: dict[str, Any] = field(default_factory=dict)  # what a store remembers about it
 
     @property
     def bytes(self) -> int:

@@ -78,7 +78,7 @@ def write_shard(
 
 
 def merge_shards(sources: Sequence[MappedShard], folder: Path) -> tuple[Files, Facts]:
-    """Write several shards as one, in which the pairs of a query stand together again."""
+    """Write several shards as one, with the pairs of each query next to each other."""
     table = pa.concat_tables([ScoreShard(source).table for source in sources]).unify_dictionaries().combine_chunks()
     return _write(
         folder, table, np.concatenate([digests_in_row_order(source["index.npy"].array) for source in sources])

@@ -4,8 +4,8 @@
     DIR/writer.lock             held by the one process that writes
     DIR/shards/000007-1f2e.../  files of one shard, complete before the manifest names them
 
-Appending is: write the shard beside, fsync, rename, replace the manifest. A kill before the last step leaves a shard
-that nothing names, which the next writer deletes. Small shards are merged as they come, so that they stay few.
+To append: write the shard under another name, fsync, rename it, replace the manifest. A kill before the last step
+leaves a shard that the manifest does not name; the next writer deletes it. Small shards are merged to keep them few.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MappedShard:
             file.verify()
 
     def verify_once(self) -> None:
-        """The same, but for files whose content was compared before."""
+        """The same, except for files whose content was compared before."""
         for file in self._files.values():
             file.verify_once()
 
@@ -220,7 +220,7 @@ class ShardDirectory:
             shutil.rmtree(self._folder(replaced), ignore_errors=True)
 
     def verify(self) -> None:
-        """Read the whole store, mapped anew, and name the first damaged file."""
+        """Map and read the whole store again, and name the first damaged file."""
         with self._view:
             self._load(())
         for mapped in track(self.shards, "Verifying"):

@@ -116,7 +116,7 @@ def annotate_data(
 ) -> Annotated:
     """Score the candidates, and the judged documents, of a split's queries and of further, unlabelled ones.
 
-    `shape` is that in which the scores are to be written out; what stands against it is said before hours of scoring.
+    `shape` is the format of the export; a problem with it is reported before hours of scoring.
     """
     data = require_ranking(load(source), source)
     extra: list[str] = []
@@ -144,7 +144,7 @@ def annotate_data(
 
 
 def export_shape(shape: str | None, export: str | Path | None, top: int | None) -> str | None:
-    """In which shape scores are written out besides; None where they are not."""
+    """The shape in which scores are also exported; None if they are not."""
     if shape is not None and shape not in SHAPES:
         raise LimbeckError(f"unknown --shape {shape!r}; {did_you_mean(shape, list(SHAPES))}")
     if shape is not None and export is None:
@@ -171,7 +171,7 @@ def _refuse_export(store: ScoreStore, data: RankingData, shape: str) -> None:
 
 
 def with_queries(data: RankingData, path: Path | str, every: bool = False) -> tuple[RankingData, list[str]]:
-    """The data with the unlabelled queries of a file besides its own, and their ids.
+    """The data with the unlabelled queries of a file added, and their ids.
 
     Unless `every` one is asked for, repeated queries and those that the data have themselves are left out: a query of
     the test split must not come back as one to train on.

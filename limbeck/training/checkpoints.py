@@ -16,7 +16,7 @@ KEPT = 2
 
 
 def seal(written: Path, place: Path) -> None:
-    """Make the folder that was written beside a checkpoint of its own, and drop all but the newest few."""
+    """Turn the folder that was written into a checkpoint, and drop all but the newest few."""
     files = sorted(file for file in written.rglob("*") if file.is_file())
     for file in files:
         with open(file, "rb") as handle:

@@ -56,7 +56,7 @@ def drop_tokens(inputs: PreparedBatch, probability: float, draws: Draws) -> None
 
 
 def _drop_from_bags(chunk: Features, generators: Iterator[np.random.Generator], probability: float) -> None:
-    """The same where tokens stand one after the other, without padding: those that are dropped are taken out."""
+    """The same for tokens in a row, without padding: dropped tokens are removed."""
     lengths = np.diff(chunk["offsets"].numpy(), append=len(chunk["input_ids"]))
     kept = [
         (generator.random(length) >= probability) | (np.arange(length) == 0)
@@ -67,7 +67,7 @@ def _drop_from_bags(chunk: Features, generators: Iterator[np.random.Generator], 
 
 
 def mask_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> tuple[Tensor, Tensor]:
-    """Add a copy of the prepared texts with gaps to `inputs`; give the tokens that stood there, and each one's text."""
+    """Add a copy of the prepared texts with gaps to `inputs`; return the original tokens, and the text of each."""
     ids, texts, before = [], [], 0
     for number, (part, first) in enumerate(inputs.tokenised):
         generator = draws.of(MASKING, number, first)
@@ -86,7 +86,7 @@ def mask_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> 
 def choose_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> tuple[Tensor, Tensor]:
     """Mark the tokens that a model has to name in the prepared pairs themselves; give the tokens, and each one's pair.
 
-    A seventh of all tokens, drawn anew in every step: logits of all of them, [tokens, vocabulary], would not fit.
+    A seventh of all tokens, drawn again in every step: logits of all of them, [tokens, vocabulary], would not fit.
     """
     ids, pairs, before = [], [], 0
     for number, (part, first) in enumerate(inputs.tokenised):

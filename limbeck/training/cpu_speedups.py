@@ -1,4 +1,4 @@
-"""The same training step in less time on a CPU, by what torch spends there beside the arithmetic.
+"""The same training step in less time on a CPU, by removing what torch does in addition to the arithmetic.
 
 - Dropout draws one random number for each element, one after the other: a seventh of a step. Here one draw of 64 bits
   serves four elements.

@@ -11,7 +11,7 @@ import numpy as np
 from limbeck.matchers.base import Document, Matcher, as_parts
 from limbeck.matchers.bf16 import in_bf16
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.training.lists import Examples
 from limbeck.training.stored_outputs import Output, StoredOutputs
 

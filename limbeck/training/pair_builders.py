@@ -2,7 +2,7 @@
 
 `q2p` (VIRT's Q2P): every judged positive, and for each of them one of BM25's first 100 that is not judged positive.
 `neighbours` (DiPair App. B): every judged positive; as negatives, as many of the query's nearest 30 documents, by a
-model or by BM25, whose similarity lies below a threshold; and as a transfer set without labels its nearest 50.
+model or by BM25, with a similarity below a threshold; and as a transfer set without labels its nearest 50.
 `judged`: every judged document with its grade, 1 for the highest there is: graded relevance.
 
 A pair set gets a transfer set alone: each first text of its training pairs with the 50 nearest of their second texts.

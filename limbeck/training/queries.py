@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from limbeck.data import Qrels, RankingData
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
-from limbeck.recipe.recipe import DataSpec
+from limbeck.recipe.data_spec import DataSpec
 
 HELD_OUT = 0.1  # of the training queries, where there is no dev split
 

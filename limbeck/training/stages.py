@@ -17,7 +17,7 @@ from limbeck.files import read_json, slug
 from limbeck.matchers.base import Matcher, as_parts
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.progress import progress
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
 from limbeck.training.frozen_cache import frozen_outputs
@@ -154,7 +154,7 @@ def _cached(stage: Stage, how: Fit) -> CachedTeacher | None:
 class frozen:
     """Hold parameters fixed inside the block: by alias (`encoder`, `token_embeddings`) or by pattern of their names.
 
-    A module of which everything is fixed also stays in evaluation mode, whatever mode the model around it is put in:
+    A module with all parameters frozen also stays in evaluation mode, whatever mode the model around it is put in:
     with its dropout on, its outputs would not be those of the model that is stored.
     """
 
@@ -195,7 +195,7 @@ class frozen:
 
 
 def _fixed(module: nn.Module, held: set[int]) -> Iterator[nn.Module]:
-    """The largest parts of a module of which nothing is trained, and something was held."""
+    """The largest parts of a module in which nothing is trained, and something was frozen."""
     parameters = list(module.parameters())
     if any(id(parameter) in held for parameter in parameters):
         if not any(parameter.requires_grad for parameter in parameters):

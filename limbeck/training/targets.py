@@ -19,7 +19,7 @@ from torch import Tensor
 from limbeck.matchers import Matcher
 from limbeck.objectives import Objective, kl, parse, soft_binary_ce, soft_class_ce, softmax_ce
 from limbeck.objectives.names import with_argument
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.training.lists import TrainingLists
 
 UNIFORM, ONE_HOT = 0.98, 0.01  # entropies from which targets say nothing, or no more than labels

@@ -25,7 +25,7 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.device import chosen_device, on_device
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.signals import Signals, merged
 from limbeck.training.batches import Batch, BatchPlan, Collator, Positions
 from limbeck.training.checkpoints import PREFIX, seal
@@ -188,7 +188,7 @@ class DistillationTrainer(Trainer):
         save_file(contiguous(self.student.state_dict()), folder / "model.safetensors")
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Let the library write beside, then give the whole its name."""
+        """Let the library write under another name, then rename the complete folder."""
         name = f"{PREFIX}{self.state.global_step}"
         self.staging = self.folder / ".writing"
         try:

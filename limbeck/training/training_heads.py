@@ -18,7 +18,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.token_head import TOKEN_HEAD
 from limbeck.objectives import Objective
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.signals import TOKEN_SIGNALS, Sizes
 
 CANNOT = {

@@ -21,7 +21,7 @@ from limbeck.matchers import DualEncoder, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.lengths import shorten
 from limbeck.objectives import parse
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.training.corruption import Draws, drop_tokens
 from limbeck.training.stages import Fit, fit, frozen
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same, their_dual_scores

@@ -207,5 +207,5 @@ def test_a_value_that_is_no_yaml_is_told_from_a_path_that_is_not_there(value):
     values = {"data": {"source": "pydocs"}, "stages": [{"objectives": ["one_hot"], "steps": 1}]}
     with pytest.raises(LimbeckError, match="the value is not valid YAML"):
         load_recipe(values, [f"seed={value}"])
-    with pytest.raises(LimbeckError, match="nothing at stages.7.steps"):
+    with pytest.raises(LimbeckError, match="the recipe has no key stages.7.steps"):
         load_recipe(values, ["stages.7.steps=1"])

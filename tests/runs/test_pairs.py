@@ -16,8 +16,8 @@ from limbeck.evaluation.evaluate import Request, run_evaluation
 from limbeck.matchers import CrossEncoder, DiPair, build, load, matcher_config
 from limbeck.matchers.calibration import Calibration
 from limbeck.progress import reporting
+from limbeck.recipe.data_spec import DataSpec
 from limbeck.recipe.files import load_recipe
-from limbeck.recipe.recipe import DataSpec
 from limbeck.runs import distill
 from limbeck.runs import train_student as training_module
 from limbeck.runs.add_analyses import add_analyses

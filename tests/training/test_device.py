@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import build, device_choice, matcher_config
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.device_choice import using_device
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.runs import run as run_module
 from limbeck.scoring.engine import engine_named
 from limbeck.scoring.local import LocalEngine

@@ -8,7 +8,8 @@ from limbeck.data import RankingData, Texts
 from limbeck.data.passages import Passages
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
-from limbeck.recipe.recipe import DataSpec, ListSpec
+from limbeck.recipe.data_spec import DataSpec
+from limbeck.recipe.stage import ListSpec
 from limbeck.search.build import build_index
 from limbeck.training.batches import BatchPlan, Collator
 from limbeck.training.lists import RankedQuery, RankingLists, leave_out_likely_positives

@@ -15,7 +15,7 @@ from limbeck.matchers import TextBatch
 from limbeck.matchers.chunks import texts_of_chunks
 from limbeck.objectives import match_proxies, reconstruct
 from limbeck.recipe.files import load_recipe
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.runs.run import distill
 from limbeck.signals import Signals, Targets
 from limbeck.training.batches import Collator

@@ -15,7 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher
 from limbeck.objectives import masked_lm
 from limbeck.recipe.files import load_recipe
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.runs.run import distill
 from limbeck.training import trainer as trainer_module
 from limbeck.training.batches import Collator

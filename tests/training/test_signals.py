@@ -11,7 +11,7 @@ import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.runs.run import distill
 from limbeck.signals import Signals, Sizes, Targets
 from limbeck.stores import EncodingStore

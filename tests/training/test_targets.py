@@ -10,7 +10,7 @@ import torch
 
 from limbeck.matchers import build, matcher_config
 from limbeck.recipe.files import load_recipe
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.targets import COSINE_SCALE, poor_targets, scale_cosines, scores_are_cosines

@@ -7,7 +7,7 @@ import torch
 
 from limbeck.errors import LimbeckError
 from limbeck.objectives import parse
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.training import trainer as trainer_module
 from limbeck.training.stages import frozen
 from tests.training.toy import first_gradients, gradients, tiny_student, torchrun, train, weights

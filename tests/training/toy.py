@@ -13,7 +13,7 @@ import torch
 
 from limbeck.matchers import Matcher, build, matcher_config
 from limbeck.objectives import Objective
-from limbeck.recipe.recipe import Stage
+from limbeck.recipe.stage import Stage
 from limbeck.training import stages as stages_module
 from limbeck.training.batches import Collator
 from limbeck.training.stages import Fit, fit

@@ -21,7 +21,7 @@ ALIKE = 4.0  # a token's first logit with one that equals it; of 1, 4 and 11, 4 
 
 @interaction
 class TransformerHead(Interaction):
-    """DiPair-TSF: a few transformer layers over all texts' tokens; the first output stands for the pair.
+    """DiPair-TSF: a few transformer layers over all texts' tokens; the first output represents the pair.
 
     Layers are BERT's (norm after the sum, GELU), with one attention head unless told otherwise. The paper's head starts
     at random and has tens of millions of pairs to find out that texts are to be compared. This one starts comparing:

@@ -27,7 +27,7 @@ class Distribution(Result):
 
 
 def distribution(values: np.ndarray, low: float, high: float, bins: int = BINS) -> Distribution:
-    """Sum up a sample that lies in low..high; a range without width gets one, so that a lone value has a bin."""
+    """Summarise a sample within low..high; a range without width is widened, so that a single value has a bin."""
     if low == high:
         low, high = low - 0.5, high + 0.5
     counts, _ = np.histogram(values, bins=bins, range=(low, high))

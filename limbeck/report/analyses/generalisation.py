@@ -107,7 +107,7 @@ def generalisation(
     or at the reference's largest size where it has not that one. A gap is the mean over queries of the reference's
     quality minus the model's, both averaged over seeds. Train and test queries are not equally hard, so a model's two
     qualities cannot be held against each other; its two gaps can. A model is worse where the 95% bootstrap interval of
-    the gap lies above 0. Then:
+    the gap is above 0. Then:
 
     - not worse on test: "no gap", whatever it is on train;
     - worse on both: "capacity" (or training: nothing here tells the two apart); but "both" where the gap on test is
@@ -210,7 +210,7 @@ def generalisation_section(result: Generalisation, colours: Colours | None = Non
 
 def _rule(reference: str) -> str:
     return (
-        f"A model is worse than {reference} where the 95% interval of their difference, paired by query, lies above 0: "
+        f"A model is worse than {reference} where the 95% interval of their difference, paired by query, is above 0: "
         "worse on train is a lack of capacity or training, worse on test alone a lack of generalisation, and it is "
         "both where the gap on test exceeds that on train by more than 1.96 standard errors; where the interval on "
         f"train holds the whole gap on test, or there are fewer than {FEWEST} queries, it stays undecided."

@@ -106,7 +106,7 @@ def numerical_rank(scores: ArrayLike, k: int = 10, ranks: Sequence[int] | None =
     """The spectrum of a teacher's score matrix [queries, documents], raw and row-centred.
 
     Approximations are tried at `ranks`, else at 1, 2, 3, 4, 6, 8, 12 and so on. Their top k is compared with that of
-    the full scores; of documents that the full scores hold equal to the k-th best, any may stand there.
+    the full scores; of documents that tie with the k-th best, any may be there.
     """
     matrix = np.asarray(scores, dtype=np.float64)
     if matrix.ndim != 2:
@@ -222,7 +222,7 @@ def _dimensions(count: int) -> str:
 
 def _raw_and_centred(result: NumericalRank) -> str:
     return (
-        f"Of the scores as they are, 99% of the energy lies in {_dimensions(result.raw.energy[0.99])}; with the mean "
+        f"Of the scores as they are, 99% of the energy is in {_dimensions(result.raw.energy[0.99])}; with the mean "
         f"of each query taken off, in {_dimensions(result.centred.energy[0.99])}. A ranking depends on the latter "
         "only: a large common shift fills the first dimension and says nothing about the order. The effective rank of "
         f"the centred scores is {result.centred.effective:,.0f}, of {result.largest:,} possible."

@@ -45,9 +45,9 @@ class VectorMap(Result):
     name: str
     signal: str
     points: tuple[MapPoint, ...]
-    plane: float  # share of the variance that lies in the plane
-    by_query: float  # share of the variance that lies between queries
-    by_relevance: float  # share of the variance that lies between relevant and other pairs
+    plane: float  # share of the variance in the plane
+    by_query: float  # share of the variance between queries
+    by_relevance: float  # share of the variance between relevant and other pairs
 
 
 @analysis
@@ -139,7 +139,7 @@ def principal_plane(centred: np.ndarray) -> np.ndarray:
 
 
 def between(centred: np.ndarray, groups: np.ndarray) -> float:
-    """The share of the rows' variance that lies between the means of their groups, from 0 to 1."""
+    """The share of the rows' variance between the means of their groups, from 0 to 1."""
     means = ((groups == group, centred[groups == group].mean(axis=0)) for group in np.unique(groups))
     return float(sum(own.sum() * (mean**2).sum() for own, mean in means) / (centred**2).sum())
 
@@ -178,7 +178,7 @@ def _verdict(relevant: bool) -> str:
 
 
 def _finding(one: VectorMap) -> str:
-    shares = f"{one.by_query:.0%} of the variance lies between queries, {one.by_relevance:.0%} between relevant and "
+    shares = f"{one.by_query:.0%} of the variance is between queries, {one.by_relevance:.0%} between relevant and "
     reading = (
         "They tell which query it is, so a dual encoder can be matched to them."
         if one.by_query > one.by_relevance

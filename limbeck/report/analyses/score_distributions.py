@@ -26,7 +26,7 @@ from limbeck.report.plots import BinnedHistogram
 SHIFT = "A shift away from zero does not harm a ranking, but it does harm an objective that matches a teacher's scores."
 
 HEIGHT = 240
-SNAPSHOTS = "snapshots"  # beside a student: its scores of dev while it trained
+SNAPSHOTS = "snapshots"  # saved with a student: its scores on dev during training
 
 
 class Sides(Result):
@@ -202,7 +202,7 @@ def _table(models: Sequence[ModelScores], where: str = "") -> Table:
 
 
 def _coverage(models: Sequence[ModelScores]) -> str:
-    """On how many queries the numbers stand, model by model where that differs."""
+    """How many queries the numbers are from, for each model if that differs."""
     if len({(model.queries, model.left_out) for model in models}) > 1:
         shown = [f"{model.name} {model.queries:,} of {model.queries + model.left_out:,}" for model in models]
         return f"Queries with a positive and a negative in their list: {'; '.join(shown)}."

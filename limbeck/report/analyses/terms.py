@@ -7,7 +7,7 @@ from limbeck.search.analyzer import Words
 
 
 def shared_stems(words: Words, query: str, document: str) -> set[str]:
-    """The stems that stand in both texts; stop words do not count."""
+    """The stems that occur in both texts; stop words do not count."""
     return set(words.stems(query)) & set(words.stems(document))
 
 

@@ -75,7 +75,7 @@ class WinsAndLosses(Analysis):
 
 def _rival(run: MeasuredRun) -> MeasuredModel:
     """The student that the others are tested against; where the best is that one, or there is none, the next best
-    student, and for a student that stands alone the first other model.
+    student, and for a single student the first other model.
     """
     best = run.best_student
     against = next((model.significance["against"] for model in run.students if model.significance), None)

@@ -100,7 +100,7 @@ def test_the_section_states_the_rule_and_both_gaps_with_their_intervals() -> Non
         "mse is worse than teacher on new queries; on the 100 of training there may be no gap or one as large" in text
     )
     assert "undecided; use more evaluation.train_queries (gap in nDCG@10 +0.020 [" in text
-    assert "the 95% interval of their difference, paired by query, lies above 0" in text
+    assert "the 95% interval of their difference, paired by query, is above 0" in text
     assert "100 training queries, 100 test queries. Gaps are teacher minus the model" in text
     (table,) = (block for block in generalisation_section(result).blocks if isinstance(block, Table))
     assert [column.title for column in table.columns][-3:] == ["Gap on train", "Gap on test", "What is lacking"]

@@ -1,0 +1,11 @@
+"""What all parts of a recipe have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Part(BaseModel):
+    """A part of a recipe: no unknown keys, no change after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
