@@ -70,7 +70,7 @@ def measured_run(task: RankingTask, measured: Sequence[Measured], folder: Path) 
 
 def _model(one: Measured) -> MeasuredModel:
     row, result = one.row, cast(RankingResult, one.result)
-    return MeasuredModel(row.name, row.kind, row.measures, result, one.run, row.significance)
+    return MeasuredModel(row.name, row.kind, row.measures, result, one.run, one.distances or (), row.significance)
 
 
 def _teacher_matrix(task: RankingTask, labels: Qrels) -> Run:

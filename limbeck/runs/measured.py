@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.system_result import SystemResult
@@ -27,13 +28,15 @@ def once(
 def save_measured(measured: Measured, place: Path, of: str | None = None) -> None:
     """A measurement as a file: the row, its per-query values, and the ranking they come from."""
     place.mkdir(parents=True, exist_ok=True)
-    record = {"row": asdict(measured.row), "result": measured.result.as_json(), "run": measured.run}
+    record: dict[str, Any] = {"row": asdict(measured.row), "result": measured.result.as_json(), "run": measured.run}
+    record |= {} if measured.distances is None else {"distances": measured.distances}
     write_sealed(place / RESULT, record if of is None else record | {"of": of})
 
 
 def read_measured(place: Path, result_type: type[SystemResult]) -> Measured:
     try:
         found = read_sealed(place / RESULT)
-        return Measured(ResultRow(**found["row"]), result_type.from_json(found["result"]), found["run"])
+        result = result_type.from_json(found["result"])
+        return Measured(ResultRow(**found["row"]), result, found["run"], found.get("distances"))
     except (TypeError, KeyError, ValueError) as error:
         raise LimbeckError(f"{place}: its result is damaged; remove that directory and run again") from error

@@ -22,6 +22,7 @@ from limbeck.evaluation import (
 from limbeck.evaluation.encoding_cache import Remembering
 from limbeck.evaluation.evaluate import size_in_mb
 from limbeck.evaluation.measure_names import needs_answers
+from limbeck.evaluation.query_distances import query_distances
 from limbeck.evaluation.rank import Scorer, can_search
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
 from limbeck.matchers import Matcher
@@ -99,7 +100,7 @@ class RankingBench(Bench):
             pairs_per_second=speed.pairs_per_second if speed else None,
             size_mb=size_in_mb(matcher),
         )
-        return Measured(row, result, run)
+        return Measured(row, result, run, query_distances(matcher, data.queries.take(data.queries.rows(self.labels))))
 
     def bm25(self) -> Measured:
         """BM25 searches the whole corpus: it found the candidates, so its order of them is the search's too."""

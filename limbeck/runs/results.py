@@ -46,6 +46,7 @@ class Measured:
     row: ResultRow
     result: SystemResult
     run: Run  # of the test queries, and of training queries where some were measured
+    distances: list[float] | None = None  # between its embeddings of test queries: see `query_distances`
     teacher: str | None = None  # the row that it is held against; the first teacher's by default
 
 
@@ -68,7 +69,8 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
         ms_per_query=min((row.ms_per_query for row in rows if row.ms_per_query is not None), default=None),
         pairs_per_second=max((row.pairs_per_second for row in rows if row.pairs_per_second is not None), default=None),
     )
-    return Measured(row, type(measured[0].result).over_seeds([one.result for one in measured]), measured[0].run)
+    result = type(measured[0].result).over_seeds([one.result for one in measured])
+    return Measured(row, result, measured[0].run, measured[0].distances)
 
 
 def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:

@@ -147,3 +147,11 @@ def test_a_student_searches_an_index_that_its_teacher_made_and_no_other(asymmetr
     assert [hit.id for hit in hits] == [list(data.corpus)[row] for row in np.argsort(-scores, kind="stable")[:5]]
     with pytest.raises(LimbeckError, match="is not the one that .* a student that has its document tower"):
         lb.open_index(folder, model=asymmetric["student"]["init_from"])
+
+
+def test_the_report_compares_the_spaces_of_student_and_teacher(asymmetric, tmp_path):
+    asymmetric["evaluation"]["analyses"] = ["distances"]
+    folder = distill(asymmetric, tmp_path / "run").folder
+    found = json.loads((folder / "analyses" / "distances.json").read_text())
+    assert found["reference"] == "teacher" and {model["name"] for model in found["models"]} >= {"student"}
+    assert "comes nearest to the space of teacher" in (folder / "report.html").read_text()

@@ -9,6 +9,7 @@ function that turns the result into a section of a report. Importing this packag
 """
 
 from limbeck.report.analyses.disagreements import Disagreement, Disagreements, disagreements, disagreements_section
+from limbeck.report.analyses.distances import Distances, distances, distances_section
 from limbeck.report.analyses.generalisation import (
     Generalisation,
     TrainTest,
@@ -40,6 +41,7 @@ from limbeck.report.analyses.wins_and_losses import WinsAndLosses, wins_and_loss
 __all__ = [
     "Disagreement",
     "Disagreements",
+    "Distances",
     "Generalisation",
     "NormalisedMargins",
     "NumericalRank",
@@ -54,6 +56,8 @@ __all__ = [
     "dimensions_needed",
     "disagreements",
     "disagreements_section",
+    "distances",
+    "distances_section",
     "generalisation",
     "generalisation_section",
     "normalised_margins",

@@ -27,6 +27,7 @@ class MeasuredModel:
     measures: Mapping[str, float]  # the first one decides which student is best
     result: RankingResult  # the measures of each test query
     run: Run  # of the test queries, and of training queries where some were measured
+    distances: Sequence[float] = ()  # of pairs of test queries; none where it has not one vector per text
     significance: Mapping[str, Any] | None = None  # how it was tested against another student
 
     @property
