@@ -36,8 +36,8 @@ def distill(
 ) -> Result:
     """Train the student of a recipe, measure it and write a report, as `limbeck distill` does.
 
-    Killed at any point and called again, it goes on where it was; a finished run is returned as is. `overrides` are
-    what `--set` takes: `key.path=value`.
+    If it is killed, call it again to resume; a finished run is returned as is. `overrides` are what `--set` takes:
+    `key.path=value`.
 
     >>> import limbeck as lb
     >>> result = lb.distill("mine.yaml", overrides=["stages.0.steps=2"])
@@ -69,7 +69,7 @@ def sweep(
 ) -> Result:
     """Run a recipe over a grid of settings and put everything into one table, as `limbeck sweep` does.
 
-    `over` and `tune` are `key=A,B,C`; `objective` is short for the last stage's. Called again with more values or
+    `over` and `tune` are `key=A,B,C`; `objective` is that of the last stage. Called again with more values or
     seeds, it trains only what is new. The report shows how the best student answers `questions`, and `note`.
 
     >>> import limbeck as lb
@@ -154,7 +154,7 @@ def annotate(
 ) -> Annotated:
     """Score candidates with a teacher and keep its raw scores in the folder `out`, as `limbeck annotate` does.
 
-    Nothing is scored twice. `export` also writes the scores to a file; `top` keeps only the best of each query.
+    It never scores a pair twice. `export` also writes the scores to a file; `top` keeps only the best of each query.
 
     >>> import limbeck as lb
     >>> done = lb.annotate("runs/mine", "my-data", "my-scores", depth=3, export="scores.trec")
@@ -196,7 +196,7 @@ def index(
     progress: bool | None = None,
     device: str | None = None,
 ) -> SearchIndex:
-    """Index passages by a dual encoder's vectors and by BM25, as `limbeck index` does, and open the index.
+    """Index passages with a dual encoder's vectors and with BM25, as `limbeck index` does, and open the index.
 
     `data` is a data set, a file, texts by their ids, or records. With `dense=False` the model is None. An open index
     has `search`, `get`, `add` and `delete`.
@@ -273,8 +273,8 @@ def score(
 ) -> Done:
     """Score a file of pairs, or every left text with every right one, into parquet files, as `limbeck score` does.
 
-    Each distinct text is encoded once. Killed at any point and called again, it goes on where it was. Worker processes
-    score on the CPU unless a device is asked for: several processes share a GPU badly.
+    Each distinct text is encoded once. If it is killed, call it again to resume. Worker processes score on the CPU
+    unless you ask for a device: several processes share a GPU badly.
 
     >>> import limbeck as lb
     >>> done = lb.score("runs/mine", "pairs.csv", "my-pair-scores", workers=1)

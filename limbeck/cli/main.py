@@ -1,4 +1,4 @@
-"""The `limbeck` command: one file a verb, imported when it is called."""
+"""The `limbeck` command: one file per command, imported when it is called."""
 
 from __future__ import annotations
 

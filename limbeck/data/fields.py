@@ -1,4 +1,4 @@
-"""Single fields of a data file: what they have to be, and what is said where they are not."""
+"""Single fields of a data file: what they have to be, and the errors if they are not."""
 
 from __future__ import annotations
 

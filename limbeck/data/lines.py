@@ -1,4 +1,4 @@
-"""Text files, plain or gzipped, read in blocks of whole lines; whatever is wrong is said with file and line."""
+"""Text files, plain or gzipped, read in blocks of whole lines; errors name file and line."""
 
 from __future__ import annotations
 

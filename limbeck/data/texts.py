@@ -1,4 +1,4 @@
-"""An immutable table of texts by id that stays columnar, so that ten million passages are no ten million strings."""
+"""An immutable table of texts by id that stays columnar, so that ten million passages are not ten million strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A floor under quality, for somebody's CI: `--fail-below ndcg@10=0.60`."""
+"""A minimum quality, for CI: `--fail-below ndcg@10=0.60`."""
 
 from __future__ import annotations
 

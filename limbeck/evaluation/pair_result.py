@@ -1,4 +1,4 @@
-"""What one system made of labelled pairs, under one seed or several."""
+"""The results of one system on labelled pairs, with one seed or several."""
 
 from __future__ import annotations
 

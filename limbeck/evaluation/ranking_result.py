@@ -1,4 +1,4 @@
-"""What one system made of judged queries."""
+"""The results of one system on judged queries."""
 
 from __future__ import annotations
 

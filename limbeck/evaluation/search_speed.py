@@ -1,4 +1,4 @@
-"""What a search costs: milliseconds of every stage, bytes of every part. One's own Tables 1 and 2 of TCT-ColBERT."""
+"""What a search costs: milliseconds of every stage, bytes of every part, as in Tables 1 and 2 of TCT-ColBERT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long one query takes, for whatever can be done ahead is done."""
+"""How long one query takes; everything that can be computed ahead is."""
 
 from __future__ import annotations
 

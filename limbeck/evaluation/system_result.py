@@ -1,4 +1,4 @@
-"""What one system made of a task's test examples, whatever the task is."""
+"""The results of one system on the test examples of any task."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ class CrossEncoderConfig(MatcherConfig):
         None,
         le=0,
         allow_inf_nan=False,
-        description="lower the attention between the two texts by this, each with positions of its own, so that it"
-        " starts as the dual encoder it was: -4 in pooling: segments, by default not at all in special and weighted",
+        description="reduce the attention between the two texts by this; each text has its own positions, so that it "
+        "starts as a dual encoder: -4 with pooling: segments; special and weighted have none by default",
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the pooled output, in training only")
     layer_norm: bool = Field(False, description="layer norm on the pooled output")

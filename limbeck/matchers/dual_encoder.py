@@ -73,8 +73,8 @@ class DualEncoderConfig(MatcherConfig):
     untied: bool = Field(False, description="separate weights for queries and documents")
     align: bool = Field(
         False,
-        description="before training, a least-squares map brings the student's vectors into the space of the teacher "
-        "(a dual encoder), or else of its own start with all layers",
+        description="before training, map the student's vectors into the space of the teacher (a dual encoder) or "
+        "of the model it starts from with all layers, by least squares",
     )
     document: str | None = Field(
         None,

@@ -255,7 +255,7 @@ def _refuse_list_options(recipe: Recipe) -> None:
         raise LimbeckError("evaluation.bf16: is for rankings; drop it (a teacher of pairs has teacher.bf16)")
     for name in ("spans", "unlabelled_documents"):
         if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
-            raise LimbeckError(f"data.{name}: is for ranking sets, whose queries and documents stand alone; drop it")
+            raise LimbeckError(f"data.{name}: requires a ranking set, and these are pairs; drop it")
     for name in ("keep_positives", "min_positives"):
         if getattr(recipe.data, name) != DataSpec.model_fields[name].default:
             raise LimbeckError(f"data.{name}: requires rankings, and these are pairs; drop it")

@@ -1,4 +1,4 @@
-"""Changing an index: add, delete, compact. Each is one step: whoever reads sees the old index, or the new one.
+"""Changing an index: add, delete, compact. Each is one step: a reader sees either the old index or the new one.
 
 Added passages get a segment of their own, with exact vectors; deleted ones are marked and never found. Neither touches
 the vectors that are there. BM25 depends on all passages at once (how many have a word, how long they are), so it is

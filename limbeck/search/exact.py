@@ -1,4 +1,4 @@
-"""Exact search by inner product: every query meets every document, a block at a time."""
+"""Exact search by inner product: every query with every document, one block at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of an index while it is written: one writer, nothing foreign touched, nothing half-done named."""
+"""The folder of an index while it is written: one writer; it touches no other files and names no unfinished part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of JSON lines that a long job appends to: what was written is never lost, what a kill cut short is dropped."""
+"""A file of JSON lines that a long job appends to: complete lines are never lost, incomplete ones dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Teacher scores to disk: what is stored is never scored again, what is scored is never lost."""
+"""Teacher scores to disk: a stored pair is never scored again, and no score is lost."""
 
 from __future__ import annotations
 

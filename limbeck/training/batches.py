@@ -1,4 +1,4 @@
-"""Batches: a fixed sequence that depends on the seed alone, so that a resumed run sees what it would have seen.
+"""Batches: a fixed sequence that depends on the seed alone, so that a resumed run sees the same batches.
 
 The sequence is made over the whole batch, whatever the number of processes; each process takes its share of it.
 """

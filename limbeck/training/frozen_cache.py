@@ -1,4 +1,4 @@
-"""While an encoder is frozen its outputs never change: they are computed once, and a step costs the head alone."""
+"""While an encoder is frozen its outputs never change: they are computed once, and a step runs only the head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training examples: each query with a list of documents, their labels, and what the teacher thinks of them."""
+"""Training examples: each query with a list of documents, their labels, and their teacher scores."""
 
 from __future__ import annotations
 

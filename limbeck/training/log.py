@@ -1,4 +1,4 @@
-"""The run's log: one JSON object a line, in step order even after a crash."""
+"""The run's log: one JSON object per line, in step order even after a crash."""
 
 from __future__ import annotations
 

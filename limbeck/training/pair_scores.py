@@ -25,7 +25,9 @@ def open_pair_scores(place: Path, teacher: Matcher) -> ScoreStore:
     """The store of a teacher's raw logits, keyed by who the teacher is."""
     manifest = place / "manifest.json"
     if manifest.exists() and read_json(manifest).get("kind") == encodings.KIND:
-        raise bad_input(place, "holds pair scores of an earlier limbeck", "remove it to have the pairs scored again")
+        raise bad_input(
+            place, "contains pair scores of an earlier version of limbeck", "remove it to score the pairs again"
+        )
     return ScoreStore.open(place, {**teacher.identity(), "ids": "digests of texts"}, teacher.outputs)
 
 

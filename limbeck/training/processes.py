@@ -1,4 +1,4 @@
-"""One process or several: who am I, and who writes."""
+"""One process or several: the rank of this one, and which one writes."""
 
 from __future__ import annotations
 

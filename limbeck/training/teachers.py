@@ -1,4 +1,4 @@
-"""Teachers: whoever shows the signals that a batch asks for.
+"""Teachers: they give the signals that a batch needs.
 
 A live teacher runs inside the step and sees every in-batch pair. A cached teacher replays what it showed before: scores
 by pair, embeddings by text. Objectives do not know which.

@@ -1,4 +1,4 @@
-"""What is trained with a student and is of no use afterwards: a head that restores tokens, an objective's projection.
+"""What is trained only with a student: a head that predicts tokens, an objective's projection.
 
 Objectives declare what they need (`Objective.heads`); it is built from the sizes of student and teacher, saved in
 checkpoints, and at the end becomes a part of the student (`Objective.folds`) or is dropped.

@@ -55,7 +55,7 @@ def test_scores_of_pairs_and_of_rankings_do_not_mix(teacher, tmp_path):
 
 def test_scores_of_an_earlier_version_are_refused_with_what_to_do(teacher, tmp_path):
     EncodingStore.open(tmp_path / "scores", {**teacher.identity(), "pairs": 1}, 1).append(["a\x1fb"], np.ones((1, 1)))
-    with pytest.raises(LimbeckError, match="pair scores of an earlier limbeck; remove it to have the pairs scored"):
+    with pytest.raises(LimbeckError, match="pair scores of an earlier version of limbeck; remove it to score"):
         open_pair_scores(tmp_path / "scores", teacher)
 
 

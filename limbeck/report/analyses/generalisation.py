@@ -210,10 +210,10 @@ def generalisation_section(result: Generalisation, colours: Colours | None = Non
 
 def _rule(reference: str) -> str:
     return (
-        f"A model is worse than {reference} where the 95% interval of their difference, paired by query, is above 0: "
-        "worse on train is a lack of capacity or training, worse on test alone a lack of generalisation, and it is "
-        "both where the gap on test exceeds that on train by more than 1.96 standard errors; where the interval on "
-        f"train holds the whole gap on test, or there are fewer than {FEWEST} queries, it stays undecided."
+        f"A model is worse than {reference} if the 95% interval of their difference, paired by query, is above 0. "
+        "If it is worse on train, it lacks capacity or training. If it is worse only on test, it lacks generalisation. "
+        "It lacks both if the gap on test exceeds that on train by more than 1.96 standard errors. It stays undecided "
+        f"if the interval on train contains the whole gap on test, or if there are fewer than {FEWEST} queries."
     )
 
 
@@ -222,7 +222,7 @@ def _stand_in(setting: str) -> str:
         return ""
     return (
         " A learnt projection replaces the width of a pretrained model, only for students: the reference has one "
-        "size, and small sizes lose more than a model that was pretrained so narrow would."
+        "size, and small sizes lose more than a model that was pretrained at that width."
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 QUERIES = 8  # as many as there are colours
 RELEVANT, OTHERS = 2, 8  # documents of a query at most
+MOSTLY = 0.8  # share of the variance between queries from which vectors are the query's
 NAMES = {"query_proxies": "proxies of the query", "pair_embeddings": "embeddings of the pair"}
 
 
@@ -179,9 +180,10 @@ def _verdict(relevant: bool) -> str:
 
 def _finding(one: VectorMap) -> str:
     shares = f"{one.by_query:.0%} of the variance is between queries, {one.by_relevance:.0%} between relevant and "
-    reading = (
-        "They tell which query it is, so a dual encoder can be matched to them."
-        if one.by_query > one.by_relevance
-        else "They tell the verdict rather than the query, so there is little in them to match beyond scores."
-    )
+    if one.by_query >= MOSTLY:
+        reading = "They tell which query it is, whatever the document, so a dual encoder can be matched to them."
+    elif one.by_relevance > one.by_query:
+        reading = "They tell the verdict rather than the query, so there is little in them to match beyond scores."
+    else:
+        reading = "They depend on the document as well, so a query has no one place to be matched to."
     return f"{one.name}, {NAMES[one.signal]}: {shares}other pairs. {reading}"

@@ -56,7 +56,10 @@ def test_shares_of_variance_by_hand() -> None:
     assert between(rows, np.arange(4)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("scale", "reading"), [(10.0, "They tell which query it is"), (0.01, "They tell the verdict")])
+@pytest.mark.parametrize(
+    ("scale", "reading"),
+    [(10.0, "They tell which query it is"), (2.0, "They depend on the document"), (0.01, "They tell the verdict")],
+)
 def test_the_section_says_what_the_vectors_tell(scale: float, reading: str) -> None:
     centres = {"q1": scale * np.array([1.0, 0, 0]), "q2": scale * np.array([0, 1.0, 0])}
     verdict = np.array([0, 0, 1.0])
