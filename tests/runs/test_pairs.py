@@ -585,3 +585,9 @@ class Told:
 
     def task(self, label, total):
         return contextlib.nullcontext(lambda count: None)
+
+
+@pytest.mark.parametrize("key", ["unlabelled_documents=more.txt", "spans=2"])
+def test_texts_that_stand_alone_are_refused_for_pairs(recipe, tmp_path, key):
+    with pytest.raises(LimbeckError, match=rf"data.{key.split('=')[0]}: is for ranking sets.*; drop it"):
+        distill(recipe, tmp_path / "run", [f"data.{key}"])
