@@ -116,9 +116,10 @@ class CrossEncoder(Matcher):
 
     @property
     def embedding_dim(self) -> int | None:
+        first: Any = self.model[0]
         last: Any = self.model[-1]
         if self.shows >= PROXIES:
-            return int(self.model[0].get_embedding_dimension())  # type: ignore[operator]
+            return int(first.get_embedding_dimension())
         return int(last.in_features) if "pair_embeddings" in self.shows else None
 
     @property
