@@ -82,9 +82,9 @@ def _check(settings: Settings, model: str | None, draw_from: str | Path | None, 
     if settings.how == "model" and model is None:
         raise LimbeckError("--how model: needs a seq2seq model; name one with --model, or use --how perturb")
     if settings.how != "model" and model is not None:
-        raise LimbeckError(f"--model {model}: belongs to --how model; leave one of them out")
+        raise LimbeckError(f"--model {model}: requires --how model; leave one of them out")
     if settings.how != "sample" and draw_from is not None:
-        raise LimbeckError(f"--from {draw_from}: belongs to --how sample; leave one of them out")
+        raise LimbeckError(f"--from {draw_from}: requires --how sample; leave one of them out")
 
 
 def _way(settings: Settings, source: Source, model: str | None, batch_size: int) -> Way:

@@ -281,7 +281,7 @@ def test_accuracy_needs_a_threshold_which_is_chosen_on_dev_or_left_out(limbeck, 
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "test.jsonl").write_text(pair_lines(40))
     done = limbeck("evaluate", models["dual"], tmp_path / "alone")
-    assert "accuracy  " not in done.out and "no accuracy and F1" in done.out and "no dev split" in done.out
+    assert "accuracy  " not in done.out and "no accuracy and F1" in done.out and "nor a dev split" in done.out
     asked = limbeck("evaluate", models["dual"], tmp_path / "alone", "--measures", "accuracy")
     assert_one_line_about(asked, "accuracy", "threshold", "dev")
     gated = limbeck("evaluate", models["dual"], tmp_path / "alone", "--fail-below", "f1=0.5")

@@ -242,14 +242,14 @@ def test_edited_queries_are_another_request(data, tmp_path):
     [
         ({"how": "pertub"}, "unknown --how 'pertub'; did you mean 'perturb'"),
         ({"how": "model"}, "--how model: needs a seq2seq model; name one with --model"),
-        ({"how": "spans", "model": "x"}, "--model x: belongs to --how model"),
+        ({"how": "spans", "model": "x"}, "--model x: requires --how model"),
         ({"noise": 0.1}, "--noise: requires --how model; leave it out"),
         ({"how": "spans", "drop": 0.1}, "--drop: requires --how perturb; leave it out"),
         ({"drop": 1.0}, "--drop 1.0: is not a share"),
         ({"swap": float("nan")}, "--swap nan: is not a share"),
         ({"how": "model", "noise": -1.0}, "--noise -1.0: is not a standard deviation"),
         ({"how": "model", "noise": float("inf")}, "--noise inf: is not a standard deviation"),
-        ({"draw_from": "x"}, "--from x: belongs to --how sample"),
+        ({"draw_from": "x"}, "--from x: requires --how sample"),
         ({"per_query": 0}, "--per-query 0: nothing would be written"),
     ],
 )

@@ -439,7 +439,7 @@ def test_a_label_that_is_no_class_is_named_before_training(recipe, pairs, tmp_pa
     recipe["teacher"]["stages"][0]["objectives"] = ["class_ce"]
     for stage in recipe["stages"]:
         stage["objectives"] = ["soft_class_ce"]
-    line = f"{split}.jsonl:4: has the label {label}, and student.outputs is 3; label classes 0 to 2"
+    line = f"{split}.jsonl:4: has the label {label}, but student.outputs is 3; label classes 0 to 2"
     _refused_before_training(recipe, tmp_path / "run", line)
 
 
@@ -543,7 +543,7 @@ def test_all_that_does_not_fit_classes_is_told_at_once(recipe, pairs, tmp_path):
         "teacher.train.outputs is 1",
         "stages.0.obj",
         "stages.1.obj",
-        "pearson has",
+        "pearson is not",
     ):
         assert part in told
 
@@ -589,5 +589,5 @@ class Told:
 
 @pytest.mark.parametrize("key", ["unlabelled_documents=more.txt", "spans=2"])
 def test_texts_that_stand_alone_are_refused_for_pairs(recipe, tmp_path, key):
-    with pytest.raises(LimbeckError, match=rf"data.{key.split('=')[0]}: is for ranking sets.*; drop it"):
+    with pytest.raises(LimbeckError, match=rf"data.{key.split('=')[0]}: requires a ranking set.*; drop it"):
         distill(recipe, tmp_path / "run", [f"data.{key}"])

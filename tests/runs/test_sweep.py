@@ -257,7 +257,7 @@ def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(reci
     monkeypatch.setattr(sweep_module, "train_student", plain)
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
     assert [row.significance["against"] for row in result.rows if row.significance] == ["one_hot", "one_hot"]
-    assert "nothing is tested" not in result.report.read_text()
+    assert "there is no comparison" not in result.report.read_text()
     assert "against_failed" not in json.loads((tmp_path / "s" / "sweep.json").read_text())
 
 
