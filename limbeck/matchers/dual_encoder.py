@@ -28,6 +28,7 @@ from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.gather import gather_rows
 from limbeck.matchers.interactions import Cosine, Dot, Interaction
+from limbeck.matchers.new_transformer import new_transformer
 from limbeck.matchers.own_kind import mark_kind, own_facts, stored_interaction
 from limbeck.matchers.parts import (
     as_dense,
@@ -57,10 +58,12 @@ class DualEncoderConfig(MatcherConfig):
     """Query and document are encoded apart into one vector each."""
 
     kind: Literal["dual_encoder"] = "dual_encoder"
-    encoder: Literal["transformer", "static"] = Field(
+    encoder: Literal["transformer", "static", "new"] = Field(
         "transformer",
-        description="`static` averages a vector per token, without a transformer: microseconds a query",
+        description="`static` averages a vector per token, without a transformer: microseconds a query. `new` is a "
+        "random transformer of `layers` and `width` with the tokenizer and the token table of init_from",
     )
+    width: int = Field(128, ge=8, le=8192, description="numbers per token in the transformer (encoder: new)")
     pooling: Literal["mean", "cls"] = Field("mean", description="how token states become one vector")
     dropout: float = Field(0.0, ge=0, lt=1, description="embedding dropout: on the pooled output, in training only")
     layer_norm: bool = Field(False, description="layer norm on the pooled output")
@@ -107,6 +110,17 @@ class DualEncoderConfig(MatcherConfig):
         for name in ("layers", "inner_dropout", "pooling") if self.encoder == "static" else ():
             if getattr(self, name) != usual[name].default:
                 raise ValueError(f"{name} does not go with encoder: static, which has no transformer; drop {name}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_new_encoder_has_a_size(self) -> DualEncoderConfig:
+        if self.encoder != "new":
+            if self.width != type(self).model_fields["width"].default:
+                raise ValueError(f"width is for encoder: new, and this is encoder: {self.encoder}; drop width")
+        elif not isinstance(self.layers, int):
+            shown = list(self.layers) if isinstance(self.layers, tuple) else self.layers
+            problem = "encoder: new needs layers" if shown is None else f"layers={shown}: encoder: new keeps none"
+            raise ValueError(f"{problem}; give the number of new layers, e.g. layers: 2")
         return self
 
 
@@ -311,13 +325,21 @@ def _modules(config: DualEncoderConfig, side: Side | None = None) -> list[Module
     """The modules of one tower."""
     if config.encoder == "static":
         return static_modules(config, side)
-    kind = TctTransformer if keeps_tct(config) else Transformer
-    transformer = start_transformer(start_of(config, side), side_lengths(config), kind)
-    keep_whole(transformer.tokenizer, config.prompts)
+    new = config.encoder == "new"
+    transformer = new_transformer(config, side) if new else _kept_transformer(config, side)
     width = transformer.get_embedding_dimension()
     fresh: list[Module] = layer_norm(config, width)
     if config.dim is not None:
         fresh.append(projection(width, config.dim))
         width = config.dim
     fresh += learnt_scale(config, width)
-    return [*pooled(config, transformer), *go_on(config.init_from, fresh, learnt_parts(config, side))]
+    learnt = [] if new else learnt_parts(config, side)
+    return [*pooled(config, transformer), *go_on(config.init_from, fresh, learnt)]
+
+
+def _kept_transformer(config: DualEncoderConfig, side: Side | None) -> Transformer:
+    """The transformer of the start, or some of its layers."""
+    kind = TctTransformer if keeps_tct(config) else Transformer
+    transformer = start_transformer(start_of(config, side), side_lengths(config), kind)
+    keep_whole(transformer.tokenizer, config.prompts)
+    return transformer

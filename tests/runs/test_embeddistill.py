@@ -77,6 +77,18 @@ def test_a_static_query_encoder_searches_the_teachers_index(asymmetric, tmp_path
     assert np.allclose(theirs.encode_query(["copy a file"]), result.student.encode_query(["copy a file"]), atol=1e-5)
 
 
+def test_a_new_small_query_encoder_is_led_into_the_teachers_space(asymmetric, tmp_path):
+    """Its 16 numbers become the teacher's 24 by `align`; its token table stays where it is if a stage freezes it."""
+    asymmetric["student"] |= {"encoder": "new", "layers": 2, "width": 16}
+    asymmetric["stages"][0]["freeze"] = ["token_embeddings"]
+    student = distill(asymmetric, tmp_path / "run").student
+    teacher, texts = lb.load(tmp_path / "teacher"), queries(asymmetric)
+    assert student.identity(1) == teacher.identity(1) and student.encode_query(texts).shape == (len(texts), 24)
+    theirs = SentenceTransformer(str(tmp_path / "run" / "student"))
+    assert np.allclose(theirs.encode_query(texts), student.encode_query(texts), atol=1e-5)
+    assert closeness(student, teacher, texts) > 0.8
+
+
 def test_documents_of_the_teacher_are_encoded_once_for_all_students(asymmetric, tmp_path, monkeypatch):
     from limbeck.matchers.tower import Tower
 
