@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.config import TEACHER, AnyMatcherConfig, matcher_config
+from limbeck.matchers.config import AnyMatcherConfig, matcher_config
 from limbeck.matchers.device_choice import check_device_name
 from limbeck.recipe.data_spec import DataSpec
 from limbeck.recipe.evaluation_spec import EvaluationSpec
@@ -105,10 +105,12 @@ class Recipe(Part):
             if stage.lists.in_batch and not stage.uses_unscored and self.teacher is not None and not self.teacher.live:
                 problem = f"stages.{number}.lists.in_batch: stored scores do not cover documents of other queries"
                 raise ValueError(f"{problem}; set teacher.live, or add one_hot")
-        if self.student.init_from == TEACHER and (self.teacher is None or self.teacher.only_scores):
-            raise ValueError("student.init_from: teacher needs a teacher with a model; name another start")
-        if self.student.init_from == TEACHER and self.teacher is not None and self.teacher.revision is not None:
-            raise ValueError("student.init_from: teacher takes no revision; download the teacher and name its folder")
+        for name in self.student.taken_from_teacher:
+            if self.teacher is None or self.teacher.only_scores:
+                raise ValueError(f"student.{name}: teacher needs a teacher with a model; name another one")
+            if self.teacher.revision is not None:
+                raise ValueError(f"student.{name}: teacher takes no revision; download the teacher and name its folder")
+        self._refuse_unused_texts()
         self._refuse_unreadable_tokens()
         self._refuse_unseen_pairs()
         every = [*self.stages, *(self.teacher.stages if self.teacher else [])]
@@ -116,6 +118,15 @@ class Recipe(Part):
         if not has_scores and any("scored" in stage.lists.negatives.split("+") for stage in every):
             raise ValueError("negatives: scored needs teacher.scores; use bm25")
         return self
+
+    def _refuse_unused_texts(self) -> None:
+        """Name further texts that no part of the recipe would read."""
+        fits = self.student.fits_to_reference
+        for key, side in (("spans", "queries"), ("unlabelled_documents", "documents")):
+            read = any(stage.takes_texts and side in stage.student_signals for stage in self.stages)
+            if getattr(self.data, key) and not read and not fits:
+                problem = f"data.{key}: no stage matches embeddings of {side}, so it changes nothing"
+                raise ValueError(f"{problem}; add a stage with match_embeddings, set student.align, or drop it")
 
     def _refuse_unreadable_tokens(self) -> None:
         """Name models that cannot show the tokens that their objectives ask for."""

@@ -209,3 +209,20 @@ def test_a_value_that_is_no_yaml_is_told_from_a_path_that_is_not_there(value):
         load_recipe(values, [f"seed={value}"])
     with pytest.raises(LimbeckError, match="the recipe has no key stages.7.steps"):
         load_recipe(values, ["stages.7.steps=1"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"data.spans": 2}, "data.spans: no stage matches embeddings of queries, so it changes nothing; add a stage"),
+        ({"data.unlabelled_documents": "more.txt"}, "no stage matches embeddings of documents, so it changes nothing"),
+        (
+            {"student.document": "teacher", "student.scale": None, "teacher": None},
+            "student.document: teacher needs a teacher with a model",
+        ),
+    ],
+)
+def test_what_nothing_reads_is_refused(changes, line):
+    overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
+    with pytest.raises(LimbeckError, match=line):
+        load_recipe("pydocs-one-hot", overrides)
