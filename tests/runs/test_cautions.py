@@ -9,7 +9,7 @@ from limbeck.runs.results import Measured, ResultRow
 
 def measured(name, kind, value, speedup=None, teacher=None):
     result = RankingResult(("q",), {"ndcg@10": np.array([value])}, 0, 0)
-    return Measured(ResultRow(name, kind, {"ndcg@10": value}, speedup=speedup), result, {}, teacher)
+    return Measured(ResultRow(name, kind, {"ndcg@10": value}, speedup=speedup), result, {}, teacher=teacher)
 
 
 def test_students_below_a_baseline_and_slow_ones_are_named():
