@@ -21,6 +21,11 @@ class TeacherSpec(Part):
     train: AnyMatcherConfig | None = Field(None, description="a matcher to fine-tune first, with `stages`")
     stages: list[Stage] = Field([])
     scores: str | None = Field(None, description="scores on disk: an annotated directory, a TREC run or a jsonl file")
+    vectors: str | None = Field(
+        None,
+        description="the model's document vectors, if you have them: the folder of `limbeck index --store`, an index, "
+        "or a .npy file in the order of corpus.jsonl",
+    )
     length: int | None = Field(
         None, ge=4, description="read at most so many tokens of a text; its own limit by default"
     )
@@ -58,6 +63,10 @@ class TeacherSpec(Part):
             raise ValueError("revision belongs to a model on the hub; give model, or drop revision")
         if self.length is not None and self.model is None:
             raise ValueError("length limits a model that is used as it is; give model, or set lengths in train")
+        if self.vectors is not None and self.model is None:
+            raise ValueError("vectors belong to a model that is used as it is; give model, or drop vectors")
+        if self.vectors is not None and self.live:
+            raise ValueError("a live teacher uses no stored vectors; drop vectors, or live")
         if self.bf16 and self.only_scores:
             raise ValueError("bf16 requires a teacher's model, and there are only scores; drop bf16")
         if self.live and self.scores is not None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from limbeck.data import Candidates, RankingData, Run, load, read_scores
 from limbeck.data.by_kind import require_ranking
 from limbeck.data.queries import read_unlabelled, text_key
+from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult, candidate_run, first_of, with_judged, with_random
 from limbeck.evaluation.answers import require_answers
@@ -60,6 +61,10 @@ class RankingTask(Task):
         if self.recipe.data.unlabelled is not None:
             data, self._unlabelled = with_queries(data, self.recipe.data.unlabelled)
         return data
+
+    @property
+    def corpus(self) -> Texts:
+        return self.data.corpus
 
     @property
     def has_test(self) -> bool:

@@ -16,6 +16,8 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher, MatcherConfig
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
+from limbeck.runs.given_vectors import check_vectors, use_vectors
+from limbeck.training.processes import is_main, main_first
 from limbeck.training.stored_outputs import StoredOutputs, stored_embeddings
 
 if TYPE_CHECKING:
@@ -45,7 +47,31 @@ class Reference:
 
     @cached_property
     def embeddings(self) -> StoredOutputs:
-        return stored_embeddings(self.matcher, self.task.folder / "teacher" / "embeddings")
+        """Kept with the run; document vectors that the user has are not computed. The main process copies those."""
+        found = stored_embeddings(self.matcher, self.task.folder / "teacher" / "embeddings")
+        if self._given is not None:
+            if self.is_known and self.matcher is not self.task.teacher:
+                kind = self.task.teacher.kind if self.task.teacher is not None else "teacher without a model"
+                problem = f"teacher.vectors: a {kind} has no document vectors"
+                raise LimbeckError(f"{problem}; drop vectors, or give a teacher that is a dual encoder")
+            use_vectors(self._given, found, self.matcher, self.task.corpus, is_main())
+        return found
+
+    def check_given(self) -> None:
+        """Find what is wrong with document vectors of the user before a teacher is loaded."""
+        if self._given is not None:
+            check_vectors(self._given, len(self.task.corpus))
+
+    def read_given(self) -> None:
+        """Read or copy document vectors of the user now, in all processes, before anything is trained."""
+        if self._given is not None:
+            with main_first():
+                _ = self.embeddings
+
+    @property
+    def _given(self) -> str | None:
+        spec = self.task.recipe.teacher
+        return None if spec is None else spec.vectors
 
     def serve_documents(self, matcher: Matcher) -> None:
         """Use stored vectors instead of a document tower that is the reference's own; it must not be trained."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from limbeck.data import PairData, RankingData
+from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.evaluation.system_result import SystemResult
 from limbeck.matchers import Matcher, MatcherConfig
@@ -72,6 +73,11 @@ class Task(ABC):
     @property
     @abstractmethod
     def data(self) -> RankingData | PairData: ...
+
+    @property
+    def corpus(self) -> Texts:
+        """All documents, where a task has them apart from the examples."""
+        raise LimbeckError("teacher.vectors: pairs have no corpus, and vectors belong to one; drop teacher.vectors")
 
     @property
     @abstractmethod

@@ -32,6 +32,8 @@ def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher
     if not place.exists():
         check_before_teacher(task, recipe)
         teacher = prepare_teacher(task) if _needs_teacher(task, recipe) else None
+        if teacher is not None:
+            task.reference.read_given()
         student = start_student(task, recipe, place.parent / "work")
         if 1 not in student.trained_positions:
             task.reference.serve_documents(student)
@@ -45,12 +47,18 @@ def check_before_teacher(task: Task, recipe: Recipe) -> None:
     """Find what is wrong with data, recipe and student before hours go into a teacher."""
     task.check(recipe)
     _ = task.judged_dev  # reads the data: a mistake there is named before any model is asked for
+    task.reference.check_given()
     if not recipe.student.taken_from_teacher and has_to_be_trained(task):
         untrained_student(recipe.stages, recipe.student, recipe.seed)
 
 
 def _needs_teacher(task: Task, recipe: Recipe) -> bool:
-    """Whether the student learns or starts from the teacher, or is compared with it on dev without labels."""
+    """Whether the student learns or starts from the teacher, or is compared with it on dev without labels.
+
+    Vectors that were given are compared with the teacher's before anything is trained.
+    """
+    if recipe.teacher is not None and recipe.teacher.vectors is not None:
+        return True
     student, fits = recipe.student, recipe.student.fits_to_reference
     return _distils(recipe) or bool(student.taken_from_teacher) or fits or task.judged_dev is None
 

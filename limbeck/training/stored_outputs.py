@@ -27,12 +27,16 @@ class Output:
 
 
 class StoredOutputs:
-    """Outputs of texts at each position; texts that are new (dev's) are added as they come."""
+    """Outputs of texts at each position; texts that are new (dev's) are added as they come.
+
+    `given` are stores of somebody else, by position: they are read first, and nothing is written to them.
+    """
 
     def __init__(
         self, outputs: Sequence[Output], compute: Callable[[list[str], int], np.ndarray], folder: Path
     ) -> None:
         self.compute = compute
+        self.given: dict[int, EncodingStore] = {}
         self.stores = [
             EncodingStore.open(
                 store_path(folder, output.key), output.key, output.encoding.dim, tokens=output.encoding.tokens
@@ -42,6 +46,8 @@ class StoredOutputs:
 
     def add(self, texts: Sequence[str], position: int) -> None:
         """Compute the outputs of texts that are not there yet."""
+        if position in self.given:
+            texts = [texts[at] for at in self.given[position].missing(texts)]
         encode_with_store(self.stores[position], texts, lambda block: self.compute(block, position))
 
     def add_all(self, positions: Sequence[Sequence[str]]) -> None:
@@ -54,10 +60,26 @@ class StoredOutputs:
             store.refresh()
 
     def __call__(self, texts: list[str], position: int) -> np.ndarray:
+        if position in self.given:
+            return self._with_given(texts, position)
         store = self.stores[position]
         if store.missing(texts):
             self.add(texts, position)
         return store.get(texts)
+
+    def _with_given(self, texts: list[str], position: int) -> np.ndarray:
+        """Outputs [n, dim] of texts, some of them in a store of somebody else."""
+        given, own = self.given[position], self.stores[position]
+        rows = given.rows(texts)
+        there = rows >= 0
+        found = np.empty((len(texts), given.dim), dtype=np.float32)
+        found[there] = given.take(rows[there])
+        others = [text for text, known in zip(texts, there.tolist(), strict=True) if not known]
+        if own.missing(others):
+            self.add(others, position)
+        if others:
+            found[~there] = own.get(others)
+        return found
 
 
 def stored_embeddings(teacher: EncodingMatcher, folder: Path) -> StoredOutputs:

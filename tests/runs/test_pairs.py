@@ -166,6 +166,12 @@ def test_cached_outputs_train_the_head_as_the_encoder_itself_would(recipe, tmp_p
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in ours)
 
 
+def test_document_vectors_are_refused_for_pairs(recipe, tmp_path):
+    recipe["teacher"] = {"model": "absent", "vectors": "vectors.npy"}
+    with pytest.raises(LimbeckError, match="teacher.vectors: pairs have no corpus, and vectors belong to one; drop"):
+        distill(recipe, tmp_path / "run")
+
+
 def test_measuring_in_bfloat16_is_refused_for_pairs(recipe, tmp_path):
     with pytest.raises(LimbeckError, match="is for rankings; drop it"):
         distill(recipe | {"evaluation": {"bf16": True}}, tmp_path / "run")
