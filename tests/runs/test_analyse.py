@@ -16,7 +16,7 @@ from limbeck.report.run import run_report
 from limbeck.runs.add_analyses import add_analyses
 from limbeck.runs.sweep import sweep
 
-ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists"]
+ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists", "distances", "pair_map"]
 
 
 def analyses(folder):
@@ -24,7 +24,7 @@ def analyses(folder):
 
 
 def test_every_analysis_of_a_run_is_stored_and_shown(recipe, tmp_path):
-    recipe["evaluation"]["analyses"] = ALL
+    recipe["evaluation"] |= {"analyses": ALL, "baselines": ["bm25", "start"]}  # `distances` compares with the start
     recipe["stages"][0]["eval_every"] = 1
     result = lb.distill(recipe, tmp_path / "run")
     found = analyses(tmp_path / "run")
