@@ -31,7 +31,8 @@ def test_every_analysis_of_a_run_is_stored_and_shown(recipe, tmp_path):
     assert set(found) == set(ALL)
     assert not [name for name, result in found.items() if set(result) == {"missing"}]
     assert [model["name"] for model in found["snapshots"]["models"]] == ["start", "midway", "end"]
-    assert [model["name"] for model in found["scores"]["models"]] == ["teacher", "student"]
+    start = f"{recipe['student']['init_from']}, as it is"
+    assert [model["name"] for model in found["scores"]["models"]] == ["teacher", start, "student"]
     page = result.report.read_text()
     assert "Scores while training" in page
     assert page.count("<section") >= len(ALL)
