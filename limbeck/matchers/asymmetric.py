@@ -7,12 +7,15 @@ is one sentence-transformers folder with a route for each side.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Module, Normalize, Router
 
 from limbeck.errors import LimbeckError
+from limbeck.matchers.config import DEFAULT_KIND
+from limbeck.matchers.loading import architecture_in
 from limbeck.matchers.parts import projection
 from limbeck.matchers.safe_loading import HERE_ONLY, complete_weights, naming_load_errors
 from limbeck.matchers.tower import Tower
@@ -20,6 +23,10 @@ from limbeck.matchers.tower import Tower
 
 def document_model(folder: str) -> SentenceTransformer:
     """The dual encoder whose document side is taken over; `folder` was checked."""
+    kind = architecture_in(Path(folder)).kind
+    if kind != DEFAULT_KIND:
+        problem = f"student.document: is a {kind}, which does not keep one vector of a document"
+        raise LimbeckError(f"{folder}: {problem}; name a dual encoder")
     with naming_load_errors(folder, "a dual encoder"), complete_weights(folder):
         model = SentenceTransformer(folder, device="cpu", **HERE_ONLY)
     if str(model.similarity_fn_name) not in ("dot", "cosine"):

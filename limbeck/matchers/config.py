@@ -62,6 +62,7 @@ class MatcherConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     hides_tokens: ClassVar[bool] = True  # whether tokens may be hidden from it in training
+    chooses_layers: ClassVar[bool] = False  # whether `layers: auto` can compare what its layers give
 
     kind: str
     init_from: str = Field(
@@ -99,6 +100,9 @@ class MatcherConfig(BaseModel):
     @classmethod
     def _layers_are_numbers(cls, layers: Any) -> Any:
         if isinstance(layers, str) and AUTO.fullmatch(layers):
+            if not cls.chooses_layers:
+                kind = cls.model_fields["kind"].get_default()
+                raise ValueError(f"{layers}: a {kind} has no embedding to compare; give the layers as a list")
             return layers
         numbers = layers if isinstance(layers, list | tuple) else [0 if layers is None else layers]
         if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):

@@ -57,6 +57,8 @@ SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, 
 class DualEncoderConfig(MatcherConfig):
     """Query and document are encoded apart into one vector each."""
 
+    chooses_layers = True
+
     kind: Literal["dual_encoder"] = "dual_encoder"
     encoder: Literal["transformer", "static", "new"] = Field(
         "transformer",

@@ -12,6 +12,7 @@ from math import comb
 
 import numpy as np
 
+from limbeck.errors import LimbeckError
 from limbeck.matchers.alignment import fit_map
 from limbeck.progress import progress
 
@@ -19,10 +20,12 @@ FEW = 20  # subsets that are tried one by one; of more, layers are dropped one a
 Judge = Callable[[tuple[int, ...]], float]
 
 
-def wanted_layers(text: str, there: int) -> int:
-    """How many layers `auto` (a third of them) or `auto:2` asks for."""
+def wanted_layers(text: str, there: int, name: str) -> int:
+    """How many of the layers of the model `name` are asked for by `auto` (a third of them) or `auto:2`."""
     count = int(text.partition(":")[2] or max(1, round(there / 3)))
-    return min(count, there)
+    if count > there:
+        raise LimbeckError(f"layers={text}: {name} has {there} layers; ask for at most auto:{there}")
+    return count
 
 
 def choose_layers(there: int, count: int, judge: Judge) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:

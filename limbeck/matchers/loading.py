@@ -32,7 +32,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False, devi
         put_back_directory(Path(str(name)).expanduser())
     folder = model_folder(local_folder(name, revision))  # a run directory means its student
     with using_device(device):
-        matcher = _kind(folder).from_pretrained(folder)
+        matcher = architecture_in(folder).from_pretrained(folder)
     matcher.folder = Path(folder)
     return use_bf16(matcher) if bf16 else matcher
 
@@ -47,7 +47,7 @@ def _is_model(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("modules.json", CONFIG))
 
 
-def _kind(folder: Path) -> type[Matcher]:
+def architecture_in(folder: Path) -> type[Matcher]:
     """What the files say; a plain transformers folder tells by its architecture."""
     if not folder.is_dir():
         raise LimbeckError(f"{folder}: is not a folder; give a model's folder or a hub name")

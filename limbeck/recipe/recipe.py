@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.config import AnyMatcherConfig, matcher_config
+from limbeck.matchers.config import AnyMatcherConfig, architecture_of, matcher_config
 from limbeck.matchers.device_choice import check_device_name
 from limbeck.recipe.data_spec import DataSpec
 from limbeck.recipe.evaluation_spec import EvaluationSpec
@@ -110,6 +110,10 @@ class Recipe(Part):
                 raise ValueError(f"student.{name}: teacher needs a teacher with a model; name another one")
             if self.teacher.revision is not None:
                 raise ValueError(f"student.{name}: teacher takes no revision; download the teacher and name its folder")
+            trained = self.teacher.train
+            if name == "document" and trained is not None and not architecture_of(trained.kind).shows >= EMBEDDINGS:
+                problem = f"student.document: the teacher is a {trained.kind}, which does not keep one vector of a text"
+                raise ValueError(f"{problem}; train a dual_encoder, or drop document")
         self._refuse_unused_texts()
         self._refuse_unreadable_tokens()
         self._refuse_unseen_pairs()
@@ -129,12 +133,15 @@ class Recipe(Part):
                 raise ValueError(f"{problem}; add a stage with match_embeddings, set student.align, or drop it")
 
     def _refuse_unreadable_tokens(self) -> None:
-        """Name models that cannot show the tokens that their objectives ask for."""
+        """Name models that cannot show the embeddings or tokens that their objectives ask for."""
         trained = {"student": (self.student, self.stages)}
         if self.teacher is not None and self.teacher.train is not None:
             trained["teacher.train"] = (self.teacher.train, self.teacher.stages)
         for who, (spec, stages) in trained.items():
             for objective in (each for stage in stages for _, each in stage.weighted_objectives()):
+                if objective.needs_student & EMBEDDINGS - architecture_of(spec.kind).shows:
+                    problem = f"{objective.name} needs one embedding of a text, and {who} is a {spec.kind}"
+                    raise ValueError(f"{problem}; use a dual_encoder, or other objectives")
                 for signal in objective.needs_student & TOKEN_SIGNALS - spec.shows:
                     problem = f"{objective.name} needs a {READERS[signal]}, and {who} is a {spec.kind}"
                     raise ValueError(f"{problem}; change it, or drop it")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from transformers import AutoConfig
 
+from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher, MatcherConfig, build
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.layer_choice import choose_layers, closeness, subsets_in_words, wanted_layers
@@ -25,6 +27,7 @@ from limbeck.training.processes import main_first
 from limbeck.training.stages import frozen
 from limbeck.training.teachers import EMBEDDINGS, require_signals
 
+SHORT = "a"  # a text that every model reads whole
 LAYERS_ON = 400  # texts on which subsets of layers are compared
 
 
@@ -36,11 +39,17 @@ def start_student(task: Task, recipe: Recipe, work: Path) -> Matcher:
     student = untrained_student(recipe.stages, config, seed)
     if "document" in recipe.student.taken_from_teacher and recipe.teacher is not None and recipe.teacher.length:
         student.limit_tokens(recipe.teacher.length)  # its document tower reads what the teacher reads
-    if getattr(config, "align", False):
+    aligns, matches = (
+        getattr(config, "align", False),
+        any(stage.teacher_signals & EMBEDDINGS for stage in recipe.stages),
+    )
+    if aligns or matches:
+        _documents_of_reference(student, reference.matcher)
+    if aligns:
         texts = task.sample_texts(student.aligned_on, seed, student.aligned_positions)
         for cosine in student.align(texts, reference.of(texts), reference.matcher, seed):
             say(f"aligned with a cosine of {cosine:.3f} to the reference on held-out texts")
-    elif any(stage.teacher_signals & EMBEDDINGS for stage in recipe.stages):
+    elif matches:
         _same_size(student, reference.matcher, seed)
     return student
 
@@ -57,6 +66,20 @@ def untrained_student(stages: Sequence[Stage], config: MatcherConfig, seed: int)
             still.leaves_something()
         require_signals("student", student, stage.student_signals)
     return student
+
+
+def _documents_of_reference(student: Matcher, reference: EncodingMatcher) -> None:
+    """Refuse queries that learn one model's space and meet the documents of another.
+
+    Models that differ only in lengths or precision are the same here, so a short text is compared.
+    """
+    if 1 in student.trained_positions or student.identity(1) == reference.identity(1):
+        return
+    known: Any = student
+    theirs, ours = (np.asarray(matcher.encode([SHORT], 1)) for matcher in (reference, known))
+    if theirs.shape != ours.shape or not np.allclose(theirs, ours, rtol=0.05, atol=0.02 * np.abs(ours).max()):
+        problem = "student.document is another model than the one whose embeddings the queries learn"
+        raise LimbeckError(f"{problem}; set student.document: teacher, or drop align and match_embeddings")
 
 
 def _same_size(student: Matcher, reference: EncodingMatcher, seed: int) -> None:
@@ -86,7 +109,7 @@ def _chosen_layers(task: Task, config: MatcherConfig, reference: Reference, work
 def _try_layers(task: Task, config: MatcherConfig, reference: Reference, seed: int) -> tuple[int, ...]:
     start = start_of(local_start(config)).init_from
     there = int(AutoConfig.from_pretrained(start, **HERE_ONLY).num_hidden_layers)
-    count = wanted_layers(str(config.layers), there)
+    count = wanted_layers(str(config.layers), there, config.init_from)
     texts = task.sample_texts(LAYERS_ON, seed)
     targets = reference.of(texts)
 

@@ -169,4 +169,6 @@ def test_of_few_subsets_the_best_is_found_and_of_many_layers_are_dropped_one_by_
 
 
 def test_how_many_layers_auto_asks_for():
-    assert [wanted_layers(text, 6) for text in ("auto", "auto:1", "auto:3", "auto:9")] == [2, 1, 3, 6]
+    assert [wanted_layers(text, 6, "minilm") for text in ("auto", "auto:1", "auto:3", "auto:6")] == [2, 1, 3, 6]
+    with pytest.raises(LimbeckError, match="layers=auto:9: minilm has 6 layers; ask for at most auto:6"):
+        wanted_layers("auto:9", 6, "minilm")

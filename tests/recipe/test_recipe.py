@@ -226,3 +226,35 @@ def test_what_nothing_reads_is_refused(changes, line):
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
     with pytest.raises(LimbeckError, match=line):
         load_recipe("pydocs-one-hot", overrides)
+
+
+TEACHER = "teacher:\n  model: some/teacher\n"
+TRAINED = "teacher: {train: {kind: cross_encoder, init_from: m}, stages: [{objectives: [one_hot], steps: 1}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"  layers: 2": "  kind: cross_encoder\n  layers: auto:2"},
+            "auto:2: a cross_encoder has no embedding to comp",
+        ),
+        ({"  layers: 2": "  kind: colbert\n  layers: auto"}, "auto: a colbert has no embedding to compare; give the l"),
+        (
+            {"  layers: 2": "  kind: colbert", "softmax_ce(tau=2)": "match_embeddings"},
+            "match_embeddings needs one embedding of a text, and student is a colbert; use a dual_encoder, or other",
+        ),
+        (
+            {"  layers: 2": "  document: teacher", TEACHER: TRAINED},
+            "student.document: the teacher is a cross_encoder, which does not keep one vector of a text; train a d",
+        ),
+    ],
+)
+def test_models_without_one_embedding_of_a_text_are_refused_where_it_is_needed(tmp_path, changes, message):
+    text = TEXT
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    with pytest.raises(LimbeckError) as found:
+        load_recipe(write(tmp_path, text))
+    assert message in str(found.value) and "\n" not in str(found.value)

@@ -148,6 +148,57 @@ def test_nothing_to_train_is_refused(asymmetric, tmp_path):
         distill({**asymmetric, "stages": []}, tmp_path / "run")
 
 
+@pytest.mark.parametrize("kind", ["cross_encoder", "colbert"])
+def test_documents_of_a_model_without_one_vector_are_refused(asymmetric, tiny_bert, tmp_path, kind):
+    lengths = {"query_length": 8, "document_length": 16}
+    build(matcher_config(kind, init_from=tiny_bert, **lengths)).save_pretrained(tmp_path / "other")
+    line = f"other: student.document: is a {kind}, which does not keep one vector of a document; name a dual encoder"
+    asymmetric["student"]["document"] = str(tmp_path / "other")
+    with pytest.raises(LimbeckError, match=line):
+        distill(asymmetric, tmp_path / "run")
+    asymmetric["student"]["document"], asymmetric["teacher"]["model"] = "teacher", str(tmp_path / "other")
+    with pytest.raises(LimbeckError, match=line):
+        distill(asymmetric, tmp_path / "run-2")
+
+
+@pytest.mark.parametrize("dim", [24, 12])
+def test_queries_do_not_learn_another_space_than_that_of_their_documents(asymmetric, tiny_bert, tmp_path, dim):
+    torch.manual_seed(5)
+    other = build(matcher_config(init_from=tiny_bert, dim=dim, query_length=16, document_length=16))
+    other.save_pretrained(tmp_path / "other")
+    asymmetric["student"]["document"] = str(tmp_path / "other")
+    with pytest.raises(LimbeckError, match="document is another model than the one whose embeddings the queries learn"):
+        distill(asymmetric, tmp_path / "run")
+    asymmetric["student"]["document"] = asymmetric["teacher"]["model"]  # the same model by its own name
+    assert distill({**asymmetric, "stages": []}, tmp_path / "same").student.encoding(0).dim == 24
+
+
+def test_more_layers_than_there_are_cannot_be_chosen(asymmetric, tmp_path):
+    asymmetric["student"]["layers"] = "auto:4"
+    with pytest.raises(LimbeckError, match=r"layers=auto:4: .* has 3 layers; ask for at most auto:3"):
+        distill(asymmetric, tmp_path / "run")
+
+
+def test_a_static_encoder_may_have_another_tokenizer_than_its_reference(asymmetric, tiny_bert, tmp_path):
+    """Then nothing is known of its tokens before the fit but its own table."""
+    from transformers import BertModel, BertTokenizerFast
+
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "file", *letters, *(f"##{letter}" for letter in letters)]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "other")
+    model = BertModel.from_pretrained(tiny_bert)
+    model.resize_token_embeddings(len(words))
+    model.save_pretrained(tmp_path / "other")
+    asymmetric["student"] = {
+        "init_from": str(tmp_path / "other"), "encoder": "static", "document": "teacher", "align": True,
+        "document_length": 16,
+    }  # fmt: skip
+    student = distill({**asymmetric, "stages": []}, tmp_path / "run").student
+    assert student.tower.transformer("query").num_embeddings == len(words)
+    assert closeness(student, lb.load(tmp_path / "teacher"), queries(asymmetric)) > 0.5
+
+
 def test_a_student_searches_an_index_that_its_teacher_made_and_no_other(asymmetric, tmp_path):
     folder, source = tmp_path / "index", asymmetric["data"]["source"]
     lb.index(tmp_path / "teacher", source, folder)
