@@ -15,6 +15,7 @@ from limbeck.matchers.tower import Tower
 from limbeck.recipe.teacher_spec import TeacherSpec
 from limbeck.runs import given_vectors
 from limbeck.runs.run import distill
+from limbeck.training.stored_outputs import stored_embeddings
 
 LENGTHS = {"query_length": 16, "document_length": 16}
 
@@ -69,6 +70,20 @@ def test_a_store_of_an_index_serves_the_run_and_is_not_changed(given, tmp_path, 
     distill(with_vectors(given, tmp_path / "store"), tmp_path / "run")
     assert not encoded
     assert {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()} == before
+
+
+def test_a_store_gives_what_it_has_and_the_run_computes_the_rest(given, tmp_path, encoded):
+    teacher = lb.load(tmp_path / "teacher")
+    theirs = stored_embeddings(teacher, tmp_path / "theirs")
+    theirs.add(["copy a file", "sort"], 1)
+    encoded.clear()
+    ours = stored_embeddings(teacher, tmp_path / "ours")
+    ours.given[1] = theirs.stores[1]
+    ours.add_all([[], ["sort", "open the folder", "copy a file"]])
+    texts = ["open the folder", "copy a file", "move", "sort"]
+    found = ours(texts, 1)
+    assert encoded == ["open the folder", "move"] and len(theirs.stores[1]) == 2
+    assert np.allclose(found, teacher.encode_document(texts), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
