@@ -90,7 +90,8 @@ def teacher_of(run: Path, source: Any) -> dict[str, Any]:
         theirs, same = told["teacher"] or {}, told["data"]["source"] == source
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         raise ValueError(f"teacher: {place} cannot be read; name a whole run, or a model") from error
-    kept = {name: theirs[name] for name in ("live", "standardise", "bf16") if name in theirs}
+    names = ["live", "standardise", "bf16", "length", *(["vectors"] if same else [])]
+    kept = {name: theirs[name] for name in names if name in theirs}
     if theirs.get("train"):
         if (run / "shared").is_dir():
             raise ValueError(f"teacher: {run} has several; name the model of one, {run}/shared/*/teacher/model")

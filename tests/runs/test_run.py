@@ -13,6 +13,7 @@ from limbeck.data import write_run
 from limbeck.errors import LimbeckError
 from limbeck.matchers import CrossEncoder
 from limbeck.recipe.files import load_recipe, set_value
+from limbeck.recipe.teacher_spec import teacher_of
 from limbeck.runs import open_task as open_module
 from limbeck.runs import ranking_bench, ranking_dev
 from limbeck.runs import ranking_task as ranking_module
@@ -295,6 +296,15 @@ def test_a_pattern_that_freezes_nothing_is_named_before_the_teacher_is_trained(r
     with pytest.raises(LimbeckError, match="freeze: no parameter is left to train"):
         run(recipe, tmp_path / "run", "stages.0.freeze=['*']")
     assert not (tmp_path / "run" / "teacher").exists()
+
+
+def test_the_teacher_of_another_run_reads_as_much_and_has_its_vectors_if_the_documents_are_the_same(tmp_path):
+    (tmp_path / "recipe.yaml").write_text(
+        "teacher: {model: minilm, length: 64, vectors: v.npy}\ndata: {source: mine}\n"
+    )
+    same, other = (teacher_of(tmp_path, source) for source in ("mine", "another"))
+    assert (same["length"], same["vectors"]) == (64, "v.npy")
+    assert other["length"] == 64 and "vectors" not in other
 
 
 def test_the_teacher_of_another_run_is_live_if_it_was(recipe, tmp_path):
