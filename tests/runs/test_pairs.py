@@ -594,8 +594,8 @@ class Told:
 
 
 @pytest.mark.parametrize("key", ["unlabelled_documents=more.txt", "spans=2"])
-def test_texts_that_stand_alone_are_refused_for_pairs(recipe, tmp_path, key):
-    recipe["student"] = {"init_from": recipe["student"]["init_from"], "query_length": 8, "document_length": 8}
+def test_texts_that_stand_alone_are_refused_for_pairs(recipe, tiny_bert, tmp_path, key):
+    recipe["student"] = {"init_from": tiny_bert, "query_length": 8, "document_length": 8}
     recipe["stages"] = [{"objectives": ["match_embeddings"], "steps": 1, "batch_size": 2}]
     with pytest.raises(LimbeckError, match=rf"data.{key.split('=')[0]}: requires a ranking set.*; drop it"):
         distill(recipe, tmp_path / "run", [f"data.{key}"])
