@@ -74,8 +74,14 @@ class Reference:
         return None if spec is None else spec.vectors
 
     def serve_documents(self, matcher: Matcher) -> None:
-        """Use stored vectors instead of a document tower that is the reference's own; it must not be trained."""
-        if has_one_vector(matcher) and self.is_known and matcher.identity(1) == self.matcher.identity(1):
+        """Use stored vectors instead of a document tower that is the teacher's own; it must not be trained.
+
+        Only in runs whose student takes over a document tower: elsewhere nobody would read the store again.
+        """
+        taken_over = getattr(self.task.recipe.student, "document", None) is not None
+        if not taken_over or not self.is_known or not has_one_vector(self.task.teacher):
+            return
+        if has_one_vector(matcher) and matcher.identity(1) == self.matcher.identity(1):
             matcher.read_outputs_from(self.embeddings)
 
     @property
