@@ -60,6 +60,7 @@ for verb in (
     "pairs",
     "score",
     "evaluate",
+    "inspect",
     "report",
 ):
     import_module(f"limbeck.cli.{verb}").register(app)

@@ -137,8 +137,8 @@ class Task(ABC):
     def can_measure(self, matcher: Matcher) -> bool:
         """Whether a model's number of scores per pair fits the task's."""
 
-    def refuse_analyses(self, folder: Path) -> None:  # noqa: B027 (most tasks have analyses)
-        """Raise where a finished run of this task cannot be analysed further."""
+    def refuse_analyses(self, folder: Path, names: Sequence[str]) -> None:  # noqa: B027 (most tasks have all of them)
+        """Raise where a finished run of this task cannot have the analyses called `names`."""
 
     def analyse(self, measured: Sequence[Measured], folder: Path, names: Sequence[str], strict: bool = False) -> None:  # noqa: B027
         """Compute the analyses called `names` that this task has, and keep them in `folder`."""
