@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.file_list import write_list
 from limbeck.files import directory_atomically, write_json
+from limbeck.matchers.attention import AttentionFacts, facts_of, most_text_tokens
 from limbeck.matchers.base import SCORES, PreparedBatch, TextBatch, as_parts, distinct, tokeniser_digest, weights_digest
-from limbeck.matchers.chunks import Chunks, Features, Side, inferred, prepare_chunks, run_chunks
+from limbeck.matchers.chunks import SIDES, Chunks, Features, Side, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.config import MatcherConfig, architecture
 from limbeck.matchers.encoding import Encoding, TokenVectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
@@ -30,8 +31,9 @@ from limbeck.matchers.parts import side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import start_of
+from limbeck.matchers.text_attention import Watch, chunk_runner
 from limbeck.matchers.tower import CODE_VERSION, config_digest
-from limbeck.signals import Signals
+from limbeck.signals import TEXT_ATTENTION, Signals
 
 CONFIG, HEAD = "limbeck.json", "head.safetensors"
 FORMAT, READABLE = 2, (1, 2)
@@ -118,6 +120,7 @@ class DiPair(EncodingMatcher):
 
     kind = "dipair"
     config_type: ClassVar[type[SlotsConfig]] = DiPairConfig
+    shows = SCORES | TEXT_ATTENTION
     outputs_are_the_encoders: ClassVar[bool] = True  # so that they can be stored while the encoder is frozen
 
     def __init__(self, config: Any, encoders: Sequence[Transformer]) -> None:
@@ -235,21 +238,24 @@ class DiPair(EncodingMatcher):
         return prepare_chunks(texts, lambda batch: encoder.preprocess(batch, task=side), chunk, side)
 
     def forward(self, inputs: Texts, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        watch = Watch(self.attention_layers) if needs & TEXT_ATTENTION else None
         pairs = zip(inputs.texts, self._alike(), strict=True)
-        texts = [self._kept(some, positions[0], recompute) for some, positions in pairs]
+        texts = [self._kept(some, positions[0], recompute, watch) for some, positions in pairs]
         parts = [texts[group][rows] for group, rows in inputs.places]
         parts = [parts[0], *(self._everyone(part, inputs.document_count) for part in parts[1:])]
         projected = [self.project(kept, position) for position, kept in enumerate(parts)]
         prepared = [self.head.prepare(text, position) for position, text in enumerate(projected)]
-        return Signals(scores=self.head(prepared, inputs.lists))
+        attention = watch.at(inputs.places, inputs.document_count) if watch is not None else None
+        return Signals(scores=self.head(prepared, inputs.lists), text_attention=attention)
 
-    def _kept(self, texts: Chunks | Tensor, position: int, recompute: bool) -> Tensor:
+    def _kept(self, texts: Chunks | Tensor, position: int, recompute: bool, watch: Watch | None = None) -> Tensor:
         """The encoder's outputs [n, slots, width] at the tokens that are kept, zeros where there is none."""
         if isinstance(texts, Tensor):
             return texts
+        each = chunk_runner(watch, self.encoder(position), texts)
         if not texts.passes:
             return torch.zeros(0, self.settings.tokens[position], self.width, device=self.device)
-        return run_chunks(texts, lambda features: self._run(features, position), recompute)
+        return run_chunks(texts, lambda features: self._run(features, position), recompute, each)
 
     def _run(self, features: Features, position: int) -> Tensor:
         mask = features["attention_mask"].bool()
@@ -267,6 +273,15 @@ class DiPair(EncodingMatcher):
         mask = (kept != 0).any(dim=-1)
         vectors = self._projection(position)(kept.float())
         return TokenVectors(vectors * mask.unsqueeze(-1), mask)
+
+    def attention(self, position: int) -> AttentionFacts:
+        if self.texts != 2:
+            raise LimbeckError(f"virt compares the attention of two texts, and there are {self.texts}; drop virt")
+        return facts_of(self.encoder(position))
+
+    def text_tokens(self, position: int) -> int:
+        encoder, side = self.encoder(position), SIDES[min(position, 1)]
+        return most_text_tokens(encoder.tokenizer, lambda texts: encoder.preprocess(texts, task=side))
 
     # -- inference -----------------------------------------------------------------------------------------------
 
