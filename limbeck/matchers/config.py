@@ -33,7 +33,9 @@ AUTO = re.compile(r"auto(:[1-9]\d{0,2})?")
 TEACHER = "teacher"  # as a start: the weights of the recipe's teacher
 RENAMED = {"start": "init_from", "separate": "untied"}  # keys by their old names, which keep working
 DEFAULT_KIND = "dual_encoder"
-BUILT_IN = ("dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder")  # modules of this package
+BUILT_IN = (  # modules of this package
+    "dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder", "siamese", "sentence_t5", "virt", "deformer",
+)  # fmt: skip
 
 # Earlier versions had one record for all kinds, and wrote every key of it into recipes and folders. What belongs to
 # another kind is ignored where it has the value that it always had.
