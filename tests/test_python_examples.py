@@ -15,7 +15,7 @@ import yaml
 import limbeck as lb
 
 ROOT = Path(__file__).parents[1]
-FUNCTIONS = ["load", "distill", "sweep", "evaluate", "annotate", "index", "open_index", "score", "recipes"]
+FUNCTIONS = ["load", "distill", "sweep", "evaluate", "annotate", "index", "open_index", "score", "inspect", "recipes"]
 TEXTS = {
     "d1": "copy one file to a folder",
     "d2": "sort a list",
@@ -131,7 +131,7 @@ def test_options_of_commands_are_arguments_of_functions() -> None:
         "evaluate": {"fail_below", "milvus"},  # in Python: limbeck.search.milvus_address.trust
         "index": {"no_dense", "no_sparse", "add", "delete", "compact", "verify", "milvus"},
     }
-    for name in ("distill", "sweep", "evaluate", "annotate", "index", "score"):
+    for name in ("distill", "sweep", "evaluate", "annotate", "index", "score", "inspect"):
         options = {each.name for each in commands[name].params} - {"as_json", "help"} - elsewhere.get(name, set())
         assert options <= set(inspect.signature(getattr(lb, name)).parameters), name
 

@@ -101,6 +101,7 @@ def layer_pairs(student: Matcher, teacher: Matcher, objective: virt | None = Non
     return replace(settings, layers="all", average_heads=True).attended_layers(ours, theirs)
 
 
+@torch.inference_mode()
 def map_distances(
     student: Matcher, teacher: Matcher, pairs: Sequence[Pair], objective: virt | None = None
 ) -> np.ndarray:
@@ -178,8 +179,9 @@ def _teacher_layer(signals: Signals, layer: int) -> Signals:
     found = signals.cross_attention
     assert found is not None
     at, sizes = found.layers.index(layer), AttentionSizes(1, found.sizes.heads)
-    blocks = {"to_documents": (found.to_documents[at],), "to_queries": (found.to_queries[at],)}
-    return Signals(cross_attention=replace(found, sizes=sizes, layers=(0,), **blocks))
+    there, back = (found.to_documents[at],), (found.to_queries[at],)
+    one = replace(found, sizes=sizes, layers=(0,), to_documents=there, to_queries=back)
+    return Signals(cross_attention=one)
 
 
 def _have_tokens(signals: Signals) -> Tensor:

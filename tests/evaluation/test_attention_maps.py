@@ -14,7 +14,7 @@ from limbeck.matchers import build, matcher_config
 from limbeck.objectives import virt
 
 PAIR = ("copy a file", "open the new folder")
-PAIRS = [PAIR, ("sort", "sort the list"), ("read the first line of a text", "a page")]
+PAIRS = [PAIR, ("sort", "sort the list"), ("read the first line of text", "a page")]
 LENGTHS = {"query_length": 8, "document_length": 16}
 
 
