@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: torch takes seconds, and `limbeck --help` needs none of it."""
+    """Import a name when it is first used: torch takes seconds to import, and `limbeck --help` does not need it."""
     if name not in _HOME:
         raise AttributeError(f"module 'limbeck' has no attribute {name!r}")
     from importlib import import_module
@@ -56,5 +56,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, before it is imported: shells complete names from this."""
+    """List all names without importing them, so that shells can complete them."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,4 +1,4 @@
-"""What `import limbeck as lb` gives: a function for each command that computes something, with the command's options.
+"""The functions of `import limbeck as lb`: one for each command that computes something, with the command's options.
 
 Most take `device` (where models run: cpu, cuda, cuda:1 or mps) and `progress` (shown on standard error; by default on
 a terminal and in notebooks). The commands of `limbeck.cli` call these functions and print what they return.

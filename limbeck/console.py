@@ -17,11 +17,11 @@ from rich.segment import Segment
 from limbeck.printable import printable
 from limbeck.progress import Advance
 
-SILENCE, LONGEST_SILENCE = 10.0, 60.0  # seconds between two lines where there is no terminal to draw a bar on
+SILENCE, LONGEST_SILENCE = 10.0, 60.0  # seconds between two progress lines when there is no terminal
 
 
 class PrintableConsole(Console):
-    """A console that colours by itself alone: texts bring neither escape sequences nor markup."""
+    """A console where only our own styles have effect: escape sequences and markup in texts do nothing."""
 
     def __init__(self, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
@@ -32,7 +32,7 @@ class PrintableConsole(Console):
 
     @property
     def file(self) -> IO[str]:
-        """The stream itself, below whatever a bar and `limbeck.printable` put around it."""
+        """The underlying stream, without the wrappers of the progress bar and of `limbeck.printable`."""
         stream = super().file
         while (inner := getattr(stream, "rich_proxied_file", None)) is not None:
             stream = inner
@@ -59,7 +59,7 @@ class Bars:
             TimeRemainingColumn(compact=True),
             console=err,
             transient=True,
-            redirect_stdout=False,  # it would turn escape sequences of what others print into colours
+            redirect_stdout=False,  # it would show escape sequences in others' output as colours
             redirect_stderr=False,
             speed_estimate_period=math.inf,  # the last 1,000 steps, however far apart they are
         )
@@ -76,7 +76,7 @@ class Bars:
             self.progress.remove_task(task)
             if not self.progress.tasks:
                 self.progress.stop()
-        spent = time.monotonic() - started  # told of a task that came to its end, not of one that was cut short
+        spent = time.monotonic() - started  # not reported if the task fails or is interrupted
         if spent > 1 and not self.progress.tasks:
             err.print(f"{label}: {spent:.0f} s", style="dim")
 
@@ -85,7 +85,7 @@ class Bars:
 
 
 class Lines:
-    """A line now and then, for logs and pipes: the whole task, and what it is at; rarer as it gets longer."""
+    """One line now and then, for logs and pipes: the outer task and the current inner one, less often in long tasks."""
 
     def __init__(self) -> None:
         self.tasks: list[_Task] = []
@@ -108,7 +108,7 @@ class Lines:
             yield advance
         finally:
             self.tasks.remove(task)
-        spent = time.monotonic() - task.started  # told of a task that came to its end, not of one that was cut short
+        spent = time.monotonic() - task.started  # not reported if the task fails or is interrupted
         if spent > SILENCE and not self.tasks:
             self.say(f"{label}: done in {spent:.0f} s")
 
@@ -123,14 +123,14 @@ class _Task:
     total: int | None
     started: float
     done: int = 0
-    first: tuple[float, int] | None = None  # when the first step was told, and what was done by then
+    first: tuple[float, int] | None = None  # time of the first step, and units done by then
 
     def advance(self, count: int, now: float) -> None:
         self.done += count
         self.first = self.first or (now, self.done)
 
     def left(self, now: float) -> str:
-        """How long it will take yet, by its speed since the first step: what an earlier run did comes with that."""
+        """The remaining time, from the speed since the first step, which includes what an earlier run did."""
         if not self.total or self.first is None or self.done <= self.first[1]:
             return ""
         began, before = self.first
@@ -142,7 +142,7 @@ class _Task:
 
 
 def _duration(seconds: float) -> str:
-    """A time in two or three digits."""
+    """A duration in two or three digits."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
@@ -150,5 +150,5 @@ def _duration(seconds: float) -> str:
 
 
 def reporter() -> Bars | Lines:
-    """Bars where somebody watches, lines elsewhere."""
+    """Progress bars on a terminal, lines elsewhere."""
     return Bars() if err.is_terminal else Lines()

@@ -1,4 +1,4 @@
-"""The one kind of error a user is meant to see."""
+"""The only kind of error that a user should see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bad_input(path: str | Path, problem: str, remedy: str, line: int | None = No
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """The remedy for a misspelt name: the closest known one, or all of them."""
+    """The remedy for a misspelt name: the closest known name, or all known names."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, known, n=1, cutoff=0.6)

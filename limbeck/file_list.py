@@ -1,9 +1,9 @@
 """Folders that Limbeck wrote list their files with checksums, so that a damaged file is named and not used.
 
-Saved models have such a list, and the data that `pairs` and `expand` write. A changed letter in a line of JSON is still
-JSON, and a changed bit in a weight is still a number: only a checksum shows it. Other programs ignore the list. Files
-that are added later are not in it and may change. A folder without a list is another program's, or older, and is read
-as it is.
+Saved models have such a list, and so do the data that `pairs` and `expand` write. A changed letter in a line of JSON
+is still JSON, and a changed bit in a weight is still a number, so only a checksum finds them. Other programs ignore the
+list. Files that are added later are not in it and may change. A folder without a list comes from another program or an
+older version and is read without checks.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class FileList:
-    """The files of a folder, and what their writer noted about them."""
+    """The files of a folder, and the notes that their writer added."""
 
     files: dict[str, dict[str, Any]]  # path inside the folder -> bytes and blake2b
     about: dict[str, Any]
 
 
 def write_list(folder: Path, about: dict[str, Any] | None = None, leave_out: Sequence[str] = ()) -> None:
-    """List all files of a folder that is not yet visible, except those that match a pattern."""
+    """List all files of a folder that is still being written, except those that match a pattern."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != NAME)
     kept = [file for file in files if not any(file.match(pattern) for pattern in leave_out)]
     listed = {
@@ -40,7 +40,7 @@ def write_list(folder: Path, about: dict[str, Any] | None = None, leave_out: Seq
 
 
 def read_list(folder: Path, remedy: str) -> FileList | None:
-    """The list of a folder, or None where it has none; a damaged list is refused."""
+    """The list of a folder, or None if it has none; a damaged list is refused."""
     place = folder / NAME
     if not place.is_file():
         return None
@@ -53,7 +53,7 @@ def read_list(folder: Path, remedy: str) -> FileList | None:
 
 
 def _is_list(files: Any, about: Any) -> bool:
-    """Whether a record has the shape of a list, and names nothing outside its folder."""
+    """Whether a record has the form of a file list and names no file outside its folder."""
     if not isinstance(files, dict) or not files or not isinstance(about, dict):
         return False
     whole = all(isinstance(facts, dict) and {"bytes", "blake2b"} == set(facts) for facts in files.values())

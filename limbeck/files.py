@@ -1,4 +1,4 @@
-"""Files that are complete or absent: written under another name, fsynced, renamed."""
+"""Files that are complete or absent: written under a temporary name, fsynced, then renamed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import IO, Any
 
 from limbeck.errors import LimbeckError, bad_input
 
-# A full disk, or the limit on the size of files, as safetensors puts it, as numpy does, and as torch.save does, at once
-# or when it closes the file
+# Errors for a full disk or the limit on file size, as worded by safetensors, by numpy, and by torch.save while it
+# writes and when it closes the file
 _SHORT_WRITE = re.compile(
     r"No space left on device|File too large|^\d+ requested and \d+ written$|unexpected pos \d+ vs \d+"
     r"|basic_ios::clear: iostream"
@@ -32,9 +32,9 @@ NO_PLACE = (
 
 @contextmanager
 def naming_disk_errors(path: Path, *also: Path) -> Iterator[None]:
-    """Turn a full disk, or a place (`path`, or those in `also`) that cannot be written, into one line for the user.
+    """Turn a full disk, or a path (`path` or one in `also`) that cannot be written, into a one-line error.
 
-    A refusal that concerns some other file, an input that the block reads, passes through unchanged.
+    Errors about other files, such as inputs that the block reads, pass through unchanged.
     """
     try:
         yield
@@ -52,7 +52,7 @@ def naming_disk_errors(path: Path, *also: Path) -> Iterator[None]:
 
 
 def _no_space(error: Exception) -> tuple[str, str]:
-    """The problem and its remedy. A limit on the size of files cuts a write short as a full disk does."""
+    """The problem and its remedy. A limit on file size cuts a write short just as a full disk does."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if not full and resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
         return "a file would be larger than this shell allows", "raise the limit (ulimit -f) and run it again"
@@ -72,7 +72,7 @@ def _beside(path: Path) -> Path:
 
 
 def _old(path: Path) -> Path:
-    """Where a directory waits while another takes its place; no user calls a folder of theirs this."""
+    """The temporary name of a directory while its replacement is renamed; users do not use such names."""
     return path.parent / f".{path.name}.limbeck-replaced"
 
 
@@ -96,7 +96,7 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def _refusing_as_elsewhere() -> Iterator[None]:
-    """Where nothing can be created, /proc says that what is to be created does not exist."""
+    """Report folders where no file can be created. In /proc, creating a file fails with "file does not exist"."""
     try:
         yield
     except FileNotFoundError as error:
@@ -112,7 +112,7 @@ def _create(path: Path, mode: str, encoding: str | None) -> IO[Any]:
 def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears at `path` only if the block succeeds.
 
-    A symbolic link stays, and what it points to is replaced. A pipe or a device is written straight into.
+    A symbolic link is kept, and its target is replaced. Pipes and devices are written to directly.
     """
     path = Path(path)
     target = _target(path)
@@ -141,9 +141,9 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 @contextmanager
 def directory_atomically(path: str | Path) -> Iterator[Path]:
-    """A fresh directory that takes the place of `path` only if the block succeeds.
+    """A new directory that replaces `path` only if the block succeeds.
 
-    An older directory at `path` is replaced as a whole; a crash between the two renames leaves the old one
+    An existing directory at `path` is replaced as a whole. A crash between the two renames leaves the old one
     under another name, and `put_back_directory` (or the next write to `path`) puts it back.
     """
     path = Path(path)
@@ -169,8 +169,8 @@ def directory_atomically(path: str | Path) -> Iterator[Path]:
 
 
 def _open_to_readers(folder: Path) -> None:
-    """Give every file the permissions that the user's mask asks for; safetensors writes for the owner alone."""
-    allowed = folder.stat().st_mode & 0o666  # the mask shows in the folder, which was made with all permissions
+    """Set the permissions of all files by the user's umask; safetensors makes files that only the owner can read."""
+    allowed = folder.stat().st_mode & 0o666  # the folder shows the umask: it was created with all permissions
     for file in folder.rglob("*"):
         if file.is_file():
             file.chmod(file.stat().st_mode | allowed)
@@ -193,7 +193,7 @@ def alone_in(folder: str | Path) -> Iterator[None]:
 
 
 def _swap(fresh: Path, target: Path) -> None:
-    """Put `fresh` where `target` is; if it is killed in the one moment without a `target`, `_put_back` repairs that."""
+    """Rename `fresh` to `target`. If it is killed between the two renames, `_put_back` restores the old `target`."""
     if target.exists():
         _discard(_old(target), target)
         os.replace(target, _old(target))
@@ -209,7 +209,7 @@ def _put_back(target: Path) -> None:
 
 
 def _discard(old: Path, target: Path) -> None:
-    """Delete by way of a `.partial` name: what a crash leaves half deleted is never taken for the old directory."""
+    """Rename to a `.partial` name, then delete: a half-deleted directory is never mistaken for the old one."""
     doomed = _beside(target)
     with suppress(FileNotFoundError):
         os.replace(old, doomed)
@@ -227,8 +227,8 @@ def _fsync_tree(root: Path) -> None:
 
 
 def _claim(handle: int) -> None:
-    """Mark a partial file or directory as in use for as long as this process lives and holds it open."""
-    with suppress(OSError):  # a file system without locks: nobody can claim, and nobody will clean up
+    """Mark a partial file or directory as in use, for as long as this process keeps it open."""
+    with suppress(OSError):  # a file system without locks: nothing can be locked, and nothing is cleaned up
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -257,25 +257,25 @@ def _is_abandoned(remains: Path) -> bool:
 
 
 def _remains(target: Path) -> list[Path]:
-    """Temporary files of writers to `target`, dead or alive."""
+    """Temporary files of all writers to `target`, running or dead."""
     ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
     return [entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name)]
 
 
 def put_back_directory(path: str | Path) -> None:
-    """For readers: a directory that a crash left under another name comes back. Nothing is ever deleted."""
+    """For readers: restore a directory that a crash left under its temporary name. Deletes nothing."""
     target = Path(os.path.realpath(path))
     if target.exists() or not _old(target).exists():
         return
     with naming_disk_errors(Path(path), target.parent):
-        if all(map(_is_abandoned, _remains(target))):  # else a living writer may be between its two renames
+        if all(map(_is_abandoned, _remains(target))):  # otherwise a running writer may be between its two renames
             _put_back(target)
 
 
 def recover_directory(path: str | Path) -> None:
-    """For writers: finish what a crash left. An old directory comes back, the remains of dead writers to `path` go.
+    """For writers: clean up after a crash. Restore the old directory and remove what dead writers to `path` left.
 
-    It also removes temporary files of `write_atomically`. What a living process is writing is not touched.
+    It also removes temporary files of `write_atomically`. Files of running processes are not touched.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
@@ -284,7 +284,7 @@ def recover_directory(path: str | Path) -> None:
     with naming_disk_errors(path, target.parent):
         remains = _remains(target)
         abandoned = [entry for entry in remains if _is_abandoned(entry)]
-        if abandoned == remains:  # else a living writer may be between its two renames
+        if abandoned == remains:  # otherwise a running writer may be between its two renames
             _put_back(target)
             _discard(_old(target), target)
         for entry in abandoned:
@@ -292,9 +292,9 @@ def recover_directory(path: str | Path) -> None:
 
 
 def require_writable(output: str | Path | None) -> None:
-    """Refuse a place for a file that nothing can be written to, before the hours that its content takes."""
+    """Refuse a file path that cannot be written, before the hours of work that produce its content."""
     if output is None or (Path(output).exists() and not Path(output).is_file()):
-        return  # a device is written straight into, and a folder refused by who writes the file
+        return  # devices are written directly; the function that writes the file refuses folders
     target = _target(Path(output))
     nearest = next(place for place in target.parents if place.exists())
     probe = _beside(nearest / target.name)
@@ -304,7 +304,7 @@ def require_writable(output: str | Path | None) -> None:
 
 
 def _target(path: Path) -> Path:
-    """What a path leads to; a symbolic link stays, and what it points to is replaced."""
+    """The path that is really written: a symbolic link is kept, and its target is replaced."""
     target = Path(os.path.realpath(path))
     if os.path.islink(target):
         raise bad_input(path, "is a circular symbolic link", "remove it, or name another place")
@@ -312,7 +312,7 @@ def _target(path: Path) -> Path:
 
 
 def refuse_overwriting(output: str | Path | None, *inputs: str | Path | None) -> None:
-    """Refuse to write a result over a file that the command reads: named itself, or part of a data set or an index.
+    """Refuse to overwrite a file that the command reads: a named input, or a part of a data set or an index.
 
     Other files in a folder, such as an earlier result, may be replaced.
     """
@@ -348,7 +348,7 @@ def read_json(path: str | Path, remedy: str = "remove it and run the command aga
         raise bad_input(path, f"cannot be read ({reason(error)})", remedy) from error
     except json.JSONDecodeError as error:
         raise bad_input(path, f"is not valid JSON ({error.msg})", remedy, error.lineno) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or thousands of brackets
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or thousands of nested brackets
         raise bad_input(path, "has a number that is too long, or is nested too deeply", remedy) from error
 
 
@@ -359,12 +359,12 @@ def checksum(path: str | Path) -> str:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A short digest of strings, for cache keys; the parts are kept apart."""
+    """A short digest of strings, for cache keys. ["ab", "c"] and ["a", "bc"] give different digests."""
     return digest_of(parts)
 
 
 def digest_of(parts: Iterable[str | bytes]) -> str:
-    """The digest of parts that need not be in memory together."""
+    """The digest of many parts, without holding them all in memory."""
     whole = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -374,12 +374,12 @@ def digest_of(parts: Iterable[str | bytes]) -> str:
 
 
 def slug(name: str) -> str:
-    """A name in letters, digits and hyphens, for use as a file's."""
+    """A name that consists of letters, digits and hyphens, for use as a file name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def require_empty_or_absent(path: str | Path, remedy: str) -> None:
-    """Refuse to write into a directory that holds something else."""
+    """Refuse to write into a directory that contains other files."""
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise LimbeckError(f"{path}: already exists and limbeck did not write it; {remedy}")

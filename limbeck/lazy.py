@@ -1,4 +1,4 @@
-"""Packages whose names are imported on first use: torch takes seconds, and an error message needs none of it."""
+"""Packages that import their names on first use: importing torch takes seconds, and error messages do not need it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package; `homes` says which module each of its names comes from.
+    """The `__getattr__` and `__dir__` of a package; `homes` maps each of its names to a module.
 
-    No module of the package may have the name of something that it gives.
+    A module of the package must not have the same name as something that the package exports.
     """
 
     def get(name: str) -> Any:

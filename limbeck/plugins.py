@@ -1,8 +1,8 @@
 """Objectives, interactions, architectures and analyses from outside the package.
 
 A package offers them through the entry-point group `limbeck`; each entry names a module, and importing it registers
-what it defines. A single file needs no package: name it in LIMBECK_PLUGINS, or give `--plugin FILE`. Limbeck imports
-what its user names in one of these ways, and never what a recipe or a model folder names.
+what it defines. A single file needs no package: name it in LIMBECK_PLUGINS, or give `--plugin FILE`. Limbeck only
+imports what the user names in one of these ways, never what a recipe or a model folder names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP, VARIABLE = "limbeck", "LIMBECK_PLUGINS"
 
 
 def load_plugins() -> None:
-    """Import every plugin that is installed or named; once each."""
+    """Import every plugin that is installed or named, each of them once."""
     for entry in entry_points(group=GROUP):
         _module(entry.value)
     for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
@@ -30,7 +30,7 @@ def load_plugins() -> None:
 
 
 def name_plugins(names: Sequence[str]) -> None:
-    """Add plugins to those that this process and its workers load, and load them now."""
+    """Add plugins to the list that this process and its workers load, and load them now."""
     absolute = [str(Path(name).expanduser().resolve()) if name.endswith(".py") else name for name in names]
     known = os.environ.get(VARIABLE, "")
     os.environ[VARIABLE] = os.pathsep.join([*([known] if known else []), *absolute])
@@ -39,7 +39,7 @@ def name_plugins(names: Sequence[str]) -> None:
 
 
 def use_plugin(name: str) -> None:
-    """Import a plugin by its file or by its module's name."""
+    """Import a plugin by its file or module name."""
     if name.endswith(".py") or os.sep in name:
         _file(str(Path(name).expanduser().resolve()))
     else:

@@ -1,7 +1,7 @@
-"""Text that is safe to show: a document must not be able to recolour, overwrite or reorder what a terminal shows.
+"""Text that is safe to print: a document must not be able to recolour, overwrite or reorder the terminal's output.
 
-Everything that the command prints passes through `PrintableStream` (`print`, warnings, tracebacks) or through
-`limbeck.console` (tables, bars, hits, which write colours of their own). Both drop what `printable` drops.
+Everything that a command prints passes through `PrintableStream` (`print`, warnings, tracebacks) or through
+`limbeck.console` (tables, bars and hits, which have colours). Both remove the characters that `printable` removes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def printable(text: str) -> str:
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    r"""`value` as JSON that people can read, with what a terminal would act on as \u escapes: nothing is lost."""
+    r"""`value` as readable JSON. Characters that a terminal would act on become \u escapes, so nothing is lost."""
     return json.dumps(value, indent=indent, ensure_ascii=False).translate(_ESCAPE)
 
 
 class PrintableStream:
-    """A text stream that drops what `printable` drops. Rich, which colours, writes to `rich_proxied_file` directly."""
+    """A text stream that filters with `printable`. Rich writes colours, so it uses `rich_proxied_file` directly."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
@@ -51,7 +51,7 @@ class PrintableStream:
 
 @contextmanager
 def printable_streams() -> Iterator[None]:
-    """Let standard output and standard error show printable text only, until the block ends."""
+    """Print only printable text on standard output and standard error until the block ends."""
     before = sys.stdout, sys.stderr
     wrapped = PrintableStream(sys.stdout), PrintableStream(sys.stderr)
     sys.stdout, sys.stderr = wrapped

@@ -1,12 +1,12 @@
-"""Progress of long work, without printing: library code announces, the command line shows.
+"""Progress of long work: library code reports it, and the command line shows it.
 
     with progress("Encoding", total=len(texts)) as advance:
         for block in blocks:
             ...
             advance(len(block))
 
-Nothing is shown unless somebody installed a reporter with `reporting`. A task inside another of the same name is a part
-of it: it moves the outer one on, which then need not wait for the end of a block.
+Nothing is shown unless a reporter is installed with `reporting`. A task inside another task with the same name counts
+as a part of it: it advances the outer task, which then does not have to wait for the end of a block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Advance = Callable[[int], None]
 
 
 class Reporter(Protocol):
-    """Whoever shows progress to a person."""
+    """Shows progress to a person."""
 
     def task(self, label: str, total: int | None) -> AbstractContextManager[Advance]: ...
 
@@ -34,7 +34,7 @@ _reporter: ContextVar[Reporter | None] = ContextVar("limbeck_reporter", default=
 
 @contextmanager
 def reporting(reporter: Reporter | None) -> Iterator[None]:
-    """Show the progress of everything inside the block through `reporter`; None shows nothing."""
+    """Show the progress of the block through `reporter`; None shows nothing."""
     token = _reporter.set(reporter)
     try:
         yield
@@ -43,7 +43,7 @@ def reporting(reporter: Reporter | None) -> Iterator[None]:
 
 
 def has_reporter() -> bool:
-    """Whether somebody watches already."""
+    """Whether a reporter is installed already."""
     return _reporter.get() is not None
 
 
@@ -51,7 +51,7 @@ def has_reporter() -> bool:
 class _Task:
     label: str
     show: Advance
-    ahead: int = 0  # what parts of it have shown already
+    ahead: int = 0  # units that inner tasks have reported already
 
     def advance(self, count: int) -> None:
         self.show(count - min(count, self.ahead))
@@ -95,7 +95,7 @@ def track(items: Iterable[T], label: str, total: int | None = None) -> Iterator[
 
 
 def say(message: str) -> None:
-    """One line for the person who watches, if there is one."""
+    """Show one line, if a reporter is installed."""
     reporter = _reporter.get()
     if reporter is not None:
         reporter.say(message)

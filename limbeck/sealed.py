@@ -1,8 +1,8 @@
-"""JSON records that carry a checksum of their own content, so that a changed byte is noticed and not believed.
+"""JSON records with a checksum of their content, so that a changed byte is noticed.
 
     {"auc": 0.91, "checksum": "5f0c..."}
 
-A record without a checksum was written by an earlier version, and is taken as it is.
+A record without a checksum was written by an earlier version and is accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def seal(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def opened(record: Any) -> dict[str, Any] | None:
-    """The record without its checksum; None if that does not fit, or if it is no record at all."""
+    """The record without its checksum; None if the checksum does not match, or if this is not a record."""
     if not isinstance(record, dict):
         return None
     content = {key: value for key, value in record.items() if key != CHECKSUM}
@@ -46,7 +46,7 @@ def read_sealed(path: str | Path, remedy: str = REMEDY) -> dict[str, Any]:
 
 
 def read_if_whole(path: Path) -> dict[str, Any] | None:
-    """A record that can be made again: None if it is not there, or if it is damaged, which is said."""
+    """Read a record that can be computed again: None if it is missing, or damaged (with a message)."""
     if not path.exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Checks that take no time, made before the seconds that torch takes to import: a mistyped path is reported at once."""
+"""Quick checks before torch is imported, which takes seconds: a mistyped path is reported at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PRECISIONS = ("float32", "float16", "int8")  # as in `limbeck.stores.precision`, which imports more
+PRECISIONS = ("float32", "float16", "int8")  # the same as in `limbeck.stores.precision`, which is slow to import
 
 
 def require_data(*sources: str | Path | None) -> None:
-    """Every name of a data set leads somewhere."""
+    """Check that every data set exists."""
     from limbeck.data import require_source
 
     for source in sources:
@@ -19,7 +19,7 @@ def require_data(*sources: str | Path | None) -> None:
 
 
 def require_model(*names: str | Path | None) -> None:
-    """Every name of a model is a folder, or known to the hub."""
+    """Check that every model is a folder or a name that the hub knows."""
     from limbeck.matchers.names import resolve
 
     for name in names:
@@ -28,22 +28,22 @@ def require_model(*names: str | Path | None) -> None:
 
 
 def require_ranker(*names: str | None) -> None:
-    """The same for what `limbeck evaluate` measures: BM25 and a run file are no models."""
+    """The same check for the arguments of `limbeck evaluate`, where BM25 and run files are not models."""
     require_model(*(name for name in names if name is not None and name != "bm25"))
 
 
 def require_index(path: str | Path) -> None:
-    """A folder holds an index, be it a damaged one."""
+    """Check that a folder contains an index. An error names what is damaged."""
     from limbeck.search.manifest import IndexManifest, is_an_index
 
     if not is_an_index(path):
-        IndexManifest.load(Path(path))  # says what is wrong
+        IndexManifest.load(Path(path))  # raises with the reason
 
 
 def require_recipe(source: str, overrides: Sequence[str] = (), axes: Sequence[str] = ()) -> None:
-    """A recipe is YAML, and the data and models that it names exist; what a sweep's `axes` vary is left to the sweep.
+    """Check that a recipe is YAML and that its data and models exist, except values that a sweep's `axes` replace.
 
-    A teacher that is only measured would else be missed after an hour of training.
+    Without this check, a missing teacher that is only measured would be found after an hour of training.
     """
     from limbeck.recipe.files import read_recipe, renamed, set_value
 
@@ -65,20 +65,20 @@ def _part(values: Any, key: str) -> Any:
 
 
 def _name(values: Any, key: str) -> str | None:
-    """A name in a part of a recipe that nobody has checked yet; whatever is none, the check will tell."""
+    """A name in an unvalidated recipe, or None; validation reports values that are not names."""
     found = _part(values, key)
     return found if isinstance(found, str) and "\0" not in found else None
 
 
 def require_run(folder: str | Path) -> None:
-    """A run's directory holds a finished run."""
+    """Check that a folder contains a finished run."""
     from limbeck.report.run_files import read_run
 
     read_run(folder)
 
 
 def require_precision(dtype: str) -> None:
-    """Vectors can be stored that way."""
+    """Check that vectors can be stored in this precision."""
     from limbeck.errors import LimbeckError
 
     if dtype not in PRECISIONS:

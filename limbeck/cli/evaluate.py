@@ -1,4 +1,4 @@
-"""`limbeck evaluate`: quality, speed and size of a model, alone or against another; a gate for CI."""
+"""`limbeck evaluate`: quality, speed and size of one model, or of two compared; can fail a CI job."""
 
 from __future__ import annotations
 

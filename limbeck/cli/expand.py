@@ -45,5 +45,5 @@ def register(app: typer.Typer) -> None:
         if as_json:
             print(json.dumps({**vars(done), "out": str(done.out)}, indent=2))
         else:
-            now = f"those of {done.generated:,} documents were generated now"
+            now = f"queries of {done.generated:,} documents are new"
             print(f"{done.out}: {done.kept:,} queries behind {done.documents:,} documents; {now}")

@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Write new queries without labels, to match embeddings on: neighbours of your own, or spans of documents."""
+        """Write new queries without labels, to match embeddings: variants of your queries, or spans of documents."""
         from limbeck.cli.early import require_data, require_model
 
         require_data(data, draw_from)
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
 
 
 def described(done: Generated) -> str:
-    """What was done, in a few lines."""
+    """A summary in a few lines."""
     left = {"known already": done.known, "repeated": done.repeated, "empty": done.empty}
     dropped = ", ".join(f"{count:,} {why}" for why, count in left.items() if count)
     made = "queries drawn at random, for" if done.how == "sample" else "new queries from"

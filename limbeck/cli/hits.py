@@ -1,4 +1,4 @@
-"""Search results as a person reads them."""
+"""Search results for the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def print_results(console: Console, results: Results, words: Words, explain: bool) -> None:
-    """Rank, score, id, who found it, and the piece of the passage that has the query's words."""
+    """Rank, score, id, which search found it, and the part of the passage that contains the query's words."""
     if results.note:
         console.print(Text(results.note, style="yellow"))
     if not results.hits and not results.note:

@@ -1,4 +1,4 @@
-"""`limbeck index`: a folder that can be searched; passages added to it and deleted from it."""
+"""`limbeck index`: build an index, add passages to it, delete passages from it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _refuse_build_options(context: typer.Context) -> None:
-    """What decides how an index is made stays as it was made."""
+    """Refuse options that only apply when an index is built."""
     from limbeck.errors import LimbeckError
 
     for name in BUILD_ONLY:

@@ -1,4 +1,4 @@
-"""The `limbeck` command: one file per command, imported when it is called."""
+"""The `limbeck` command: one file per subcommand, imported when it is called."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def limbeck(
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one line and exit code 2, never a traceback."""
+    """Run the command. A user's mistake prints one line and exits with code 2, without a traceback."""
     warnings.filterwarnings("ignore")
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its number
+    for stream in (sys.stdout, sys.stderr):  # characters that the terminal cannot show are escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with printable_streams():
@@ -124,7 +124,7 @@ def _run() -> None:
 
 
 def _usage(error: Exception) -> NoReturn:
-    """The parser's own errors know their exit code and their sentence; anything else is a bug and keeps its trace."""
+    """Errors of the argument parser have a message and an exit code. Anything else is a bug and keeps its traceback."""
     if not hasattr(error, "exit_code"):
         raise error
     if not hasattr(error, "format_message"):

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 
 def _use(context: typer.Context, name: str | None) -> str | None:
-    """Until the command ends, models run there. The value needs no further handling."""
+    """Run models on this device until the command ends. The value needs no further handling."""
     from limbeck.matchers.device_choice import using_device
 
     context.with_resource(using_device(name))

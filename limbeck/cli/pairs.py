@@ -1,4 +1,4 @@
-"""`limbeck pairs`: a pair set out of a ranking set, or more pairs for a pair set."""
+"""`limbeck pairs`: make a pair set from a ranking set, or more pairs for a pair set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`limbeck recipes`: what ships, one line each."""
+"""`limbeck recipes`: the recipes that ship with limbeck, one line each."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from limbeck.cli.options import DEVICE
 
 
 class ListsAnalyses(TyperCommand):
-    """Lists the analyses in the help, with those of plugins; imports them only then."""
+    """Lists the analyses in the help, including those of plugins, and imports them only then."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         from limbeck.report.analyses.registry import requested

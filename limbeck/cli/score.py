@@ -1,4 +1,4 @@
-"""`limbeck score`: long lists of pairs, resumable."""
+"""`limbeck score`: score long lists of pairs, resumable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`limbeck search`: answers from an index, for one query, for many, or at a prompt."""
+"""`limbeck search`: search an index with one query, with many, or at a prompt."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _asked() -> Iterator[str]:
-    """Queries from a person at a prompt, or a line each from a pipe."""
+    """Read queries from a prompt, or one per line from a pipe."""
     if sys.stdin.isatty():
         print("One query per line; Ctrl-D ends.", file=sys.stderr)
         while True:
@@ -112,7 +112,7 @@ def _asked() -> Iterator[str]:
 
 
 def _printer(index: SearchIndex, explain: bool, as_json: bool, indent: int | None) -> Callable[[Results], None]:
-    """Shows the answers to one query; of several queries, JSON has one line each."""
+    """Show the answers to one query; with several queries, JSON has one line for each."""
     from limbeck.cli.hits import print_results
     from limbeck.console import out as console
     from limbeck.printable import json_text

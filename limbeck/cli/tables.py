@@ -1,4 +1,4 @@
-"""A run's rows as a table for the terminal."""
+"""The rows of a run as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def results_table(rows: list[ResultRow], width: int) -> Table:
-    """Quality next to speed and size; an empty column is left out.
+    """Quality next to speed and size, without empty columns.
 
-    Numbers are never cut. If they do not fit next to the names, deviations and tests go to a second line.
+    Numbers are never truncated. If they do not fit next to the names, deviations and tests go to a second line.
     """
     wide, endless = _results(rows, " "), Console(width=10_000)
     fits = Measurement.get(endless, endless.options, wide).maximum <= width
@@ -30,7 +30,7 @@ def results_table(rows: list[ResultRow], width: int) -> Table:
 
 
 def print_warnings(lines: Sequence[str]) -> None:
-    """What a table does not say by itself, below it."""
+    """Notes below a table."""
     from limbeck.console import out
 
     for line in lines:
@@ -61,14 +61,14 @@ def _results(rows: list[ResultRow], gap: str) -> Table:
 
 
 def _narrow(heading: str) -> str:
-    """A heading on several lines: by words, and long ones once more (recall / @100, ms/ / query)."""
+    """Break a heading into lines at its words, and long words again (recall / @100, ms/ / query)."""
     return "\n".join(
         re.sub(r"(?<=[/-])|(?=@)", "\n", word, count=1) if len(word) > 7 else word for word in heading.split()
     )
 
 
 def timings_table(timings: SearchTimings) -> Table:
-    """Milliseconds of every stage of a search, and the bytes of the part that it reads."""
+    """Milliseconds of every stage of a search, and the size in bytes of the parts that it reads."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stage", no_wrap=True)
     for heading in ("ms p50", "ms p99", "bytes/passage"):

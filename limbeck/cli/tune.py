@@ -1,4 +1,4 @@
-"""`limbeck tune`: the weight of the sparse scores in a hybrid search, on held-out queries."""
+"""`limbeck tune`: find the weight of the sparse scores in a hybrid search, on held-out queries."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _consequence(index: Path, found: TunedIndex) -> str:
-    """What the index does from now on, and why."""
+    """Which fusion the index uses from now on, and why."""
     tuning = found.tuning
     kept = "reciprocal rank fusion" if found.before is None else f"alpha {found.before:g}"
     doubt = f"{tuning.queries:,} queries do not show that alpha {tuning.alpha:g} is better than reciprocal rank fusion"
@@ -103,7 +103,7 @@ def _curve(found: Tuning) -> Table:
 
     rows = [("dense alone", found.dense), *((f"{alpha:g}", value) for alpha, value in found.curve)]
     rows += [("sparse alone", found.sparse), ("reciprocal ranks", found.rrf)]
-    rows.append(("hybrid, cross-fitted", found.comparison.system))  # what the sentence below compares
+    rows.append(("hybrid, cross-fitted", found.comparison.system))  # the sentence below compares this row
     low, high = min(value for _, value in rows), max(value for _, value in rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("alpha", no_wrap=True)

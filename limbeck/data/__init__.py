@@ -1,4 +1,4 @@
-"""Data sets: what they are (`dataset`), and readers for the formats of the field.
+"""Data sets (`dataset`), and readers for common formats.
 
 data = load("my/beir/folder")          # or an MS MARCO or DPR folder, a pair file or folder,
 data = load("hf:mteb/scifact")         # a hub name, `ir:msmarco-passage/dev/small`, or `pydocs`
@@ -29,7 +29,7 @@ _FOLDERS = (
 
 
 def load(source: str | Path) -> RankingData | PairData:
-    """Read a data set, whatever it is: a folder, a file, or the name of one."""
+    """Read a data set from a folder, a file or a name."""
     name = str(source)
     if name == "pydocs":
         from limbeck.data.pydocs import load_pydocs
@@ -49,7 +49,7 @@ def load(source: str | Path) -> RankingData | PairData:
 
 
 def require_source(source: str | Path) -> None:
-    """Refuse the name of a data set that leads nowhere; it takes no time, unlike to import what works on it."""
+    """Refuse a data set that does not exist. This check is fast, while importing the readers is slow."""
     name = str(source)
     if name == "pydocs" or name.startswith(("hf:", "ir:")) or Path(source).expanduser().exists():
         return

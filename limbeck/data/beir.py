@@ -1,4 +1,4 @@
-"""BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{train,dev,test}.tsv`, each of them perhaps gzipped."""
+"""BEIR folders: `corpus.jsonl`, `queries.jsonl`, `qrels/{train,dev,test}.tsv`; each file may be gzipped."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LAYOUT = "a BEIR folder contains corpus.jsonl, queries.jsonl and qrels/{train,d
 
 
 def is_beir(folder: Path) -> bool:
-    """Whether a folder looks like BEIR's, be it only in part."""
+    """Whether a folder has some of the files of a BEIR folder."""
     return any(plain_or_gz(folder / name) for name in ("corpus.jsonl", "queries.jsonl")) or (folder / "qrels").is_dir()
 
 
 def load_beir(folder: str | Path) -> RankingData:
-    """Read a BEIR folder. The splits are the files in `qrels/`; there may be none, for unlabelled queries."""
+    """Read a BEIR folder. The splits are the files in `qrels/`; unlabelled queries have none."""
     folder = Path(folder)
     if not folder.is_dir():
         raise bad_input(folder, "no such folder", _LAYOUT)

@@ -1,4 +1,4 @@
-"""The one place that tells ranking sets from pair sets."""
+"""The only place that distinguishes ranking sets from pair sets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def by_kind(data: RankingData | PairData, ranking: Callable[[RankingData], T], pairs: Callable[[PairData], T]) -> T:
-    """What `ranking` makes of a ranking set, or `pairs` of a pair set."""
+    """The result of `ranking` for a ranking set, or of `pairs` for a pair set."""
     return pairs(data) if isinstance(data, PairData) else ranking(data)
 
 
 def require_ranking(
     data: RankingData | PairData, source: str, problem: str = "contains pairs, not rankings", remedy: str | None = None
 ) -> RankingData:
-    """The data, if they are a ranking set; else an error that says what to give."""
+    """The data if they are a ranking set, otherwise an error that says what to give."""
 
     def refuse(_: PairData) -> RankingData:
         raise LimbeckError(f"{source}: {problem}; {remedy or 'give a set with queries and documents'}")

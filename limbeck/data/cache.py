@@ -1,11 +1,11 @@
 """Parsed text tables on disk, memory-mapped: a corpus is parsed once, and then opens in milliseconds.
 
 The directory is `$LIMBECK_CACHE`, or `~/.cache/limbeck`. A table is three files: the Arrow table, its id index, and
-the checksums of both. Their names hold a digest of *what* was read (a path, a hub name) and one of its *state* (size,
-times, inode, reader version), so a changed source is never served from here, and its older tables can be dropped. The
-Arrow file is written last and marks the table as complete; two processes that parse at once write equal files, and the
-later one wins. A damaged table is made again: a small one at once, a large one, whose parts are checked when they are
-first used, by the next call.
+the checksums of both. Their names contain a digest of the source (a path, a hub name) and one of its state (size,
+times, inode, reader version), so a changed source never gets an old table, and old tables can be deleted. The Arrow
+file is written last and marks the table as complete. Two processes that parse at the same time write equal files, and
+the later one wins. A damaged table is made again: a small one at once, a large one by the next call, because its
+parts are only checked when they are first used.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from limbeck.data.texts import SCHEMA, Texts
 from limbeck.errors import LimbeckError
 from limbeck.files import digest, write_atomically
 
-VERSION = "2"  # of the layout on disk and of what the readers make of a source; raise it when either changes
+VERSION = "2"  # raise it when the layout on disk or the result of a reader changes
 _ABANDONED_SECONDS = 24 * 3600
-_SMALL = 64 << 20  # bytes: checked as a whole when it is opened, which takes some 20 ms
+_SMALL = 64 << 20  # bytes: smaller tables are checked completely when opened, which takes some 20 ms
 
 T = TypeVar("T")
 
 
 def cache_directory() -> Path | None:
-    """Where tables are kept, or None where nothing can be written."""
+    """The cache folder, or None if it cannot be written."""
     named = os.environ.get("LIMBECK_CACHE")
     try:
         directory = (Path(named).expanduser() if named else Path.home() / ".cache" / "limbeck") / "tables"
@@ -47,7 +47,7 @@ def cache_directory() -> Path | None:
 
 
 def file_state(path: Path) -> str:
-    """What changes when the file does, or when another takes its place with the same size and time."""
+    """A string that changes when the file changes, or when another file of the same size and time replaces it."""
     status = path.stat()
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
@@ -58,7 +58,7 @@ def cached_texts(
     batches: Callable[[], Iterable[pa.RecordBatch]],
     duplicate: Callable[[str], LimbeckError],
 ) -> Texts:
-    """The table of `source` in `state`: mapped from the cache, or made of `batches()` and kept there.
+    """The table of `source` in `state`: mapped from the cache, or made from `batches()` and stored there.
 
     `duplicate` makes the error for an id that occurs twice.
     """
@@ -70,7 +70,7 @@ def cached_texts(
 
 
 def cached_array(source: str, state: str, pieces: Callable[[], Iterable[np.ndarray]]) -> np.ndarray:
-    """The same for an array [n, ...] that is made piece by piece along its first axis."""
+    """The same for an array [n, ...] that is produced in pieces along its first axis."""
 
     def write(file: Path) -> None:
         write_pieces(file, pieces(), sums=True)
@@ -79,9 +79,9 @@ def cached_array(source: str, state: str, pieces: Callable[[], Iterable[np.ndarr
 
 
 def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], write: Callable[[Path], None]) -> T:
-    """Read what is there, or write it first.
+    """Read a cached file, or write it first.
 
-    Where no cache can be written, it goes into a temporary file that is unlinked as soon as it is mapped.
+    If no cache can be written, the data go into a temporary file that is unlinked as soon as it is mapped.
     """
     directory = cache_directory()
     if directory is None:
@@ -90,7 +90,7 @@ def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], wri
             return read(scratch / f"table{suffix}")
     name = digest(source)
     file = directory / f"{name}-{digest(VERSION, state)}{suffix}"
-    with suppress(OSError, EOFError, ValueError, pa.ArrowInvalid):  # absent, or not what we wrote: make it again
+    with suppress(OSError, EOFError, ValueError, pa.ArrowInvalid):  # missing or damaged: make it again
         return read(file)
     write(file)
     _drop_older(directory, name, file)
@@ -98,7 +98,7 @@ def _cached(source: str, state: str, suffix: str, read: Callable[[Path], T], wri
 
 
 def open_texts(arrow: Path) -> Texts:
-    """Map a table that `write_texts` wrote; it is checked where it has checksums."""
+    """Map a table that `write_texts` wrote; check it if it has checksums."""
     if _sums_of(arrow).exists():
         return _open_checked(arrow)
     reader = pa.ipc.open_file(pa.memory_map(str(arrow)))
@@ -131,9 +131,9 @@ def _sums(table: Path, file: Path) -> Sums:
 def write_texts(
     arrow: Path, batches: Iterable[pa.RecordBatch], duplicate: Callable[[str], LimbeckError], sums: bool = False
 ) -> None:
-    """Write a table that `open_texts` maps, and its id index next to it; `duplicate` makes the error for an id twice.
+    """Write a table that `open_texts` can map, and its id index. `duplicate` makes the error for a repeated id.
 
-    With `sums` their checksums too; a folder that has a manifest of its own needs none.
+    With `sums`, write their checksums too; a folder with its own manifest does not need them.
     """
     hashes, ends, rows = [], [], []
     with write_atomically(arrow) as handle:
@@ -162,12 +162,12 @@ def write_texts(
 
 
 def _mapped(file: Path) -> np.ndarray:
-    """A mapped array as a plain one: numpy's own class for it makes every access several times slower."""
+    """Map a file as a plain ndarray: access through np.memmap is several times slower."""
     return np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
 
 
 def write_pieces(file: Path, pieces: Iterable[np.ndarray], sums: bool = False) -> None:
-    """An .npy file of unknown length; with `sums` its checksum next to it."""
+    """Write an .npy file of unknown length, and with `sums` its checksum."""
     with write_atomically(file) as handle:
         _write_pieces(handle, pieces)
         handle.flush()
@@ -176,7 +176,7 @@ def write_pieces(file: Path, pieces: Iterable[np.ndarray], sums: bool = False) -
 
 
 def _write_pieces(handle: IO[bytes], pieces: Iterable[np.ndarray]) -> None:
-    """Numpy pads its header so that the first axis can be filled in at the end."""
+    """Write the pieces, then fill in the length: numpy pads its header, so there is room for it."""
     length = 0
     header: dict[str, Any] = {}
     for piece in pieces:
@@ -201,9 +201,9 @@ def _sums_of(file: Path) -> Path:
 
 
 def _drop_older(directory: Path, name: str, current: Path) -> None:
-    """Remove tables of the same source in another state, and what a killed process left of them a day ago.
+    """Remove tables of the same source in another state, and files that a killed process left more than a day ago.
 
-    Whoever has an older table mapped keeps it until it is done.
+    A process that has an older table mapped can still use it.
     """
     for file in directory.glob(f"{name}-*"):
         if not file.name.startswith(current.stem):

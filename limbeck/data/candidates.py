@@ -12,8 +12,8 @@ from limbeck.data.texts import Texts
 class CandidateLists(Mapping[str, Mapping[str, float]]):
     """A read-only run on arrays: row numbers instead of ids, one list after the other.
 
-    It reads like a nested dict (`lists[query][document]`, `items()`, `in`); the dict of one query is
-    made when it is asked for, in list order. An entry takes 8 bytes (12 with scores in double precision).
+    It reads like a nested dict (`lists[query][document]`, `items()`, `in`). The dict of a query is made on access, in
+    list order. An entry takes 8 bytes (12 with scores in double precision).
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class CandidateLists(Mapping[str, Mapping[str, float]]):
     def scored(
         cls, queries: Texts, corpus: Texts, query_rows: np.ndarray, document_rows: np.ndarray, scores: np.ndarray
     ) -> CandidateLists:
-        """Lists from (query row, document row, score) in any order; of a repeated pair the first one counts."""
+        """Lists from (query row, document row, score) in any order; if a pair is repeated, the first one counts."""
         pairs = query_rows.astype(np.int64) * max(len(corpus), 1) + document_rows
         _, first = np.unique(pairs, return_index=True)
         first.sort()
@@ -46,11 +46,11 @@ class CandidateLists(Mapping[str, Mapping[str, float]]):
     def ordered(
         cls, queries: Texts, corpus: Texts, query_rows: np.ndarray, document_rows: np.ndarray
     ) -> CandidateLists:
-        """Lists whose order is all that is known: the score of rank r is -r."""
+        """Lists of which only the order is known: the score of rank r is -r."""
         return cls.scored(queries, corpus, query_rows, document_rows, np.zeros(len(query_rows), np.float32)).by_order()
 
     def by_order(self) -> CandidateLists:
-        """The same lists with the score -r at rank r, whatever the scores were."""
+        """The same lists with the score of rank r set to -r."""
         ranks = np.arange(1, len(self.document_rows) + 1) - np.repeat(self.starts[:-1], np.diff(self.starts))
         scores = (-ranks).astype(np.float32)
         return CandidateLists(self.queries, self.corpus, self.query_rows, self.starts, self.document_rows, scores)

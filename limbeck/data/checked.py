@@ -1,10 +1,10 @@
-"""Files that are compared with their checksums before they are used.
+"""Files that are compared with their checksums before use.
 
-A checksum is a CRC-32, which takes a second for several gigabytes. It finds every flipped bit and every short file. It
-is no protection against a person: whoever can write here can write checksums too.
+A checksum is a CRC-32, which takes a second for several gigabytes. It finds every flipped bit and every truncated file.
+It does not protect against an attacker, who can write new checksums too.
 
-An Arrow file has a checksum for each of its batches. A batch is checked when it is first touched, so that a corpus of
-many gigabytes still opens in milliseconds, and what is never read costs nothing.
+An Arrow file has a checksum for each of its batches. A batch is checked on first access, so that a corpus of
+many gigabytes still opens in milliseconds, and data that are never read cost nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 class Damaged(ValueError):
-    """A file is not what was written."""
+    """A file differs from what was written."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Checksums of a file's consecutive pieces; `rows` is how many rows each of the pieces between them has."""
+    """Checksums of consecutive pieces of a file; `rows` counts the rows of each piece except the first and the last."""
 
     ends: list[int]  # where each piece ends, in bytes
     sums: list[int]
@@ -41,7 +41,7 @@ class Sums:
 
     @classmethod
     def of(cls, file: Path, ends: Sequence[int] = (), rows: Sequence[int] = ()) -> Sums:
-        """The checksums of a file that was just written; what comes after the last of `ends` is a piece too."""
+        """The checksums of a file that was just written. The bytes after the last of `ends` are a piece too."""
         content = _content(file)
         ends = [*ends, len(content)]
         return cls(ends, [_sum(content, start, end) for start, end in zip([0, *ends], ends, strict=False)], list(rows))
@@ -73,13 +73,13 @@ def _content(file: Path) -> memoryview:
 
 
 def write_sums(path: Path, files: dict[str, Sums]) -> None:
-    """Write the checksums of some files, with one of their own."""
+    """Write the checksums of some files, and a checksum of these."""
     record = {name: asdict(sums) for name, sums in files.items()}
     write_json(path, {"files": record, "checksum": digest(repr(record))})
 
 
 def read_sums(path: Path) -> dict[str, Sums]:
-    """Read what `write_sums` wrote; `Damaged` where it is missing or was changed."""
+    """Read what `write_sums` wrote; raise `Damaged` if it is missing or changed."""
     try:
         record = read_json(path)
         if record["checksum"] != digest(repr(record["files"])):
@@ -89,11 +89,11 @@ def read_sums(path: Path) -> dict[str, Sums]:
         raise Damaged(f"{path} is damaged") from error
 
 
-SUMS = "sums.json"  # of a folder's files
+SUMS = "sums.json"  # checksums of a folder's files
 
 
 def sum_folder(folder: Path) -> None:
-    """Note the checksums of all files of a folder that is not yet visible."""
+    """Write the checksums of all files of a folder that is still being written."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     write_sums(folder / SUMS, {str(file.relative_to(folder)): Sums.of(file) for file in files})
 
@@ -109,14 +109,14 @@ def require_folder(folder: Path) -> None:
 
 
 class CheckedArray:
-    """A mapped .npy file that is read through and compared before it is used."""
+    """A mapped .npy file that is read completely and checked before use."""
 
     def __init__(self, file: Path, sums: Sums) -> None:
         self._file, self._sums, self._content = file, sums, _content(file)
         sums.require_size(self._content)
 
     def checked(self) -> np.ndarray:
-        """The array; `Damaged` where it is not what was written."""
+        """The array; raises `Damaged` if it has changed."""
         self._sums.require_all(self._content)
         header = io.BytesIO(self._content[: 1 << 12])
         np.lib.format.read_magic(header)
@@ -124,15 +124,15 @@ class CheckedArray:
         return np.frombuffer(self._content, dtype, offset=header.tell()).reshape(shape)
 
     def in_use(self) -> np.ndarray:
-        """The same, for a file that should be whole."""
+        """The array; if it has changed, raise an error for the user."""
         return with_remedy(self._file, self.checked)
 
 
 class CheckedBatches(Sequence[Columns]):
-    """The batches of a mapped Arrow file. `lengths` is how many rows each has; none is empty."""
+    """The batches of a mapped Arrow file. `lengths` has the number of rows of each batch, which is never 0."""
 
     def __init__(self, file: Path, sums: Sums) -> None:
-        """`Damaged` where the file's size, beginning or end is wrong: the batches' turn comes later."""
+        """Raise `Damaged` if the file's size, beginning or end is wrong; batches are checked on first access."""
         self._file, self._sums = file, sums
         self._content = _content(file)
         sums.require_size(self._content)
@@ -166,7 +166,7 @@ class CheckedBatches(Sequence[Columns]):
 
 
 def with_remedy(file: Path, check: Callable[[], T]) -> T:
-    """Check a file that is in use: damage is named, and the file goes, so that the next call makes it again."""
+    """Run a check; if it fails, delete the file and raise an error, so that the next call makes the file again."""
     try:
         return check()
     except Damaged as error:

@@ -28,7 +28,7 @@ class ColumnBlock:
     columns: dict[str, pa.LargeStringArray]
 
     def rows(self, name: str, noun: str, known: Texts) -> np.ndarray:
-        """A column of ids as rows of `known`: [n] int64; an id that it does not have is refused."""
+        """A column of ids as rows of `known`: [n] int64; unknown ids are refused."""
         rows = known.find(self.columns[name])
         if len(rows) and rows.min() < 0:
             place = int(np.argmax(rows < 0))
@@ -56,7 +56,7 @@ class ColumnBlock:
 
 
 def read_columns(path: str | Path, names: Sequence[str], wanted: Sequence[str] | None = None) -> Iterator[ColumnBlock]:
-    """Blocks of a table without header whose tab-separated fields are `names`; only the `wanted` ones are kept."""
+    """Blocks of a table without a header, with tab-separated fields `names`; only the `wanted` fields are kept."""
     path = Path(path)
     kept = list(wanted or names)
     for first, raw in blocks(path):

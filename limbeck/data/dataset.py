@@ -1,4 +1,4 @@
-"""What a data set is: texts by id, judgements, candidate lists; or labelled pairs of texts."""
+"""Data sets: texts by id, judgements and candidate lists, or labelled pairs of texts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, did_you_mean
 
 Run = dict[str, dict[str, float]]  # query id -> document id -> score
-Qrels = dict[str, dict[str, int]]  # query id -> document id -> grade; 0 is judged and not relevant
+Qrels = dict[str, dict[str, int]]  # query id -> document id -> grade; 0 means judged as not relevant
 Candidates = Mapping[str, Mapping[str, float]]  # a run that may be columnar (`CandidateLists`): read, never written
 
 V = TypeVar("V")
 
 
 class LazySplits(Mapping[str, V]):
-    """Parts of a data set that are read when they are first asked for: a top-1000 run has seven million lines."""
+    """Parts of a data set that are read on first access: a top-1000 run has seven million lines."""
 
     def __init__(self, readers: Mapping[str, Callable[[], V]]) -> None:
         self._readers = dict(readers)
@@ -40,12 +40,12 @@ class LazySplits(Mapping[str, V]):
 
 @dataclass(frozen=True)
 class RankingData:
-    """Documents to be ranked for queries.
+    """Documents to rank for queries.
 
-    `runs` holds candidate lists for a split: given by the data (MS MARCO's top-1000, triples, DPR's negatives), or
-    scores that a teacher gave elsewhere. Where only an order is known, the score of rank r is -r. `answers` are the
-    answer strings of question-answering sets, by query id; `answered` are the queries of a split that have some, be
-    they judged or not.
+    `runs` has candidate lists for a split: from the data (MS MARCO's top-1000, triples, DPR's negatives), or scores of
+    a teacher that ran elsewhere. If only an order is known, the score of rank r is -r. `answers` has the answer strings
+    of question-answering sets, by query id; `answered` has the queries of a split with answers, whether they are
+    judged or not.
     """
 
     name: str
@@ -62,17 +62,17 @@ class RankingData:
         return f"RankingData({self.name!r}, {texts}, judged: {judged})"
 
     def judgements(self, split: str) -> Qrels:
-        """The judgements of a split; an error that names the splits there are."""
+        """The judgements of a split; an unknown split raises an error that names the known ones."""
         return _split(self.qrels, split, f"{self.name} has no judgements for split {split!r}")
 
     def answered_judgements(self, split: str) -> Qrels:
-        """The judgements, perhaps none, of the queries of a split that have answers."""
+        """The judgements, if any, of the queries of a split that have answers."""
         judged = self.qrels.get(split, {})
         queries = self.answered.get(split) or [query for query in judged if self.answers.get(query)]
         return {query: judged.get(query, {}) for query in queries}
 
     def candidates(self, split: str) -> Candidates:
-        """The candidate lists of a split; an error that names the splits there are."""
+        """The candidate lists of a split; an unknown split raises an error that names the known ones."""
         return _split(self.runs, split, f"{self.name} has no candidate lists for split {split!r}")
 
 
@@ -81,7 +81,7 @@ Label = float | int | tuple[float, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two or more texts and what is known of them: a class, a grade, a soft label for each class, or nothing."""
+    """Two or more texts and their label: a class, a grade, a soft label for each class, or None."""
 
     texts: tuple[str, ...]
     label: Label
@@ -89,7 +89,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class PairData:
-    """Labelled pairs by split. `classes` are the names of integer labels, if labels were names."""
+    """Labelled pairs by split. `classes` has the names of integer labels, if the file used names."""
 
     name: str
     splits: dict[str, list[Pair]]
@@ -100,17 +100,17 @@ class PairData:
         return f"PairData({self.name!r}, pairs: {sizes})"
 
     def split(self, split: str) -> list[Pair]:
-        """The pairs of a split; an error that names the splits there are."""
+        """The pairs of a split; an unknown split raises an error that names the known ones."""
         return _split(self.splits, split, f"{self.name} has no split {split!r}")
 
 
 def positives(grades: Mapping[str, int], at_least: int = 1) -> list[str]:
-    """The documents of one query that count as relevant; TREC DL's binary measures take `at_least=2`."""
+    """The relevant documents of one query; TREC DL's binary measures use `at_least=2`."""
     return [document for document, grade in grades.items() if grade >= at_least]
 
 
 def ranked(scores: Mapping[str, float]) -> list[str]:
-    """The documents of one query, best first; of equal scores the greater id first, as trec_eval has it."""
+    """The documents of one query, best first; on equal scores the greater id comes first, as in trec_eval."""
     return [document for _, document in sorted(((score, document) for document, score in scores.items()), reverse=True)]
 
 

@@ -1,7 +1,7 @@
 """Docstrings of the running Python: its standard library from source, builtins and numpy from the live objects.
 
-Source files are parsed, never imported, so that no module's side effects (a browser that opens, a display that is
-missing) can reach the user. Only what has no source, and numpy, which is a dependency, is looked at alive.
+Source files are parsed, never imported, so that modules have no side effects (such as opening a browser). Only
+modules without source, and numpy, which is a dependency, are imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SKIPPED_FOLDERS = {
     "tests",
     "turtledemo",
 }
-# Private files that hold the documentation of a public module, under the name by which users know it.
+# Private files that contain the documentation of a public module, under the module's public name.
 PUBLIC_NAMES = {
     "_collections_abc": "collections.abc",
     "_pydecimal": "decimal",
@@ -101,7 +101,7 @@ class Docstring(NamedTuple):
 
 
 def docstrings() -> Iterator[Docstring]:
-    """Every public docstring, in an order that depends on nothing but the installed versions."""
+    """Every public docstring, in an order that depends only on the installed versions."""
     for module in COMPILED_MODULES:
         yield from _live_docstrings(module, python_functions=False)
     library = Path(sysconfig.get_path("stdlib"))
@@ -114,7 +114,7 @@ def docstrings() -> Iterator[Docstring]:
 
 @contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """Syntax trees are many small objects without cycles; collecting while they grow doubles the time."""
+    """Pause garbage collection: syntax trees have no cycles, and collecting while they grow doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -157,7 +157,7 @@ def _source_docstrings(module: str, path: Path) -> Iterator[Docstring]:
 
 
 def _live_docstrings(module: str, python_functions: bool) -> Iterator[Docstring]:
-    """Docstrings of a module's public objects and of their own members; one that this platform lacks gives none."""
+    """Docstrings of a module's public objects and their own members; a module that this platform lacks has none."""
     try:
         namespace = vars(importlib.import_module(module))
     except ImportError:
@@ -177,7 +177,7 @@ def _live_docstrings(module: str, python_functions: bool) -> Iterator[Docstring]
 
 
 def _documented(module: str, name: str, value: object) -> Iterator[Docstring]:
-    """The docstring as compiled, if there is one: importing scipy, for one, rewrites that of `numpy.sinc`."""
+    """The docstring as compiled, if there is one. Some packages change docstrings: scipy rewrites `numpy.sinc`."""
     text = getattr(value, "__doc__", None)
     code = getattr(getattr(value, "_implementation", value), "__code__", None)
     if text and code is not None and code.co_consts and isinstance(code.co_consts[0], str):

@@ -1,13 +1,13 @@
-"""DPR's open-domain question answering files (Natural Questions, TriviaQA, ...) in one folder, each perhaps gzipped.
+"""DPR's open-domain question answering files (Natural Questions, TriviaQA, ...) in one folder; each may be gzipped.
 
-    psgs_w100.tsv                        id, text, title; without it, the corpus is made of the contexts below
+    psgs_w100.tsv                        id, text, title; without this file, the contexts below are the corpus
     *train*.json, *dev*.json             question, answers, positive_ctxs, negative_ctxs, hard_negative_ctxs
-    *train*.csv, *dev*.csv, *test*.csv   question and a list of answers, apart by a tab; also .tsv
+    *train*.csv, *dev*.csv, *test*.csv   question, tab, list of answers; also .tsv
 
-A split is what the name of a file says. A question is `SPLIT-NUMBER`; the same question in the JSON and the csv file of
-a split is one query. Positive contexts are judged relevant. The candidate list of a question is its positives, then
-its hard negatives, then the other negatives. `answers` keeps the answer strings, for recall by answer, and
-`answered` which questions of a split have some: those of a csv file need no contexts.
+The name of a file gives its split. A question gets the id `SPLIT-NUMBER`; the same question in the JSON and the csv
+file of a split is one query. Positive contexts are judged relevant. The candidate list of a question contains its
+positives, then its hard negatives, then the other negatives. `answers` has the answer strings, for recall by answer.
+`answered` has the questions of a split that have answers; questions from a csv file need no contexts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Questions:
         self._counts: dict[str, int] = {}
 
     def id_of(self, split: str, question: str) -> str:
-        """The id of a question, a new one if it is new to its split."""
+        """The id of a question; it is new if the question is new to its split."""
         key = (split, " ".join(question.split()))
         if key not in self._ids:
             number = self._counts[split] = self._counts.get(split, -1) + 1
@@ -57,7 +57,7 @@ class Questions:
         return self._ids[key]
 
     def add_answers(self, query: str, answers: list[str]) -> None:
-        """Keep the answers of a question, each once."""
+        """Store the distinct answers of a question."""
         kept = self.answers.setdefault(query, [])
         kept += [answer for answer in answers if answer not in kept]
 
@@ -71,7 +71,7 @@ class Questions:
 
 
 def is_dpr(folder: Path) -> bool:
-    """Whether a folder looks like DPR's."""
+    """Whether a folder looks like a DPR folder."""
     return plain_or_gz(folder / PASSAGES) is not None or bool(_files(folder, (".json",)))
 
 
@@ -106,7 +106,7 @@ def _passages(path: Path) -> Texts:
 
 
 def _context_texts(files: list[Path]) -> Texts:
-    """A corpus of all contexts that the questions come with."""
+    """A corpus of all contexts in the question files."""
 
     def rows() -> Iterator[tuple[str, str, str]]:
         seen = set()
@@ -163,7 +163,7 @@ def _contexts(path: Path, number: int, record: Record, kinds: tuple[str, ...] = 
 
 
 def _context_id(context: Record) -> str:
-    """The id of a context in `psgs_w100.tsv`; newer files write it with the prefix of its source."""
+    """The id of a context in `psgs_w100.tsv`; newer files put the name of the source before it."""
     for name in ("passage_id", "psg_id", "id"):
         if context.get(name) not in (None, ""):
             return str(context[name]).removeprefix("wiki:")

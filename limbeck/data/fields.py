@@ -1,4 +1,4 @@
-"""Single fields of a data file: what they have to be, and the errors if they are not."""
+"""Checks of single fields of a data file, and their error messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from limbeck.errors import bad_input
 
 
 def type_name(value: Any) -> str:
-    """What JSON calls the type of `value`, for messages."""
+    """The name of a value's type in JSON, for messages."""
     names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
     if value is None:
         return "null"
@@ -18,7 +18,7 @@ def type_name(value: Any) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written: JSON's escapes can spell half of a surrogate pair, which is no character."""
+    """Whether a text can be encoded: JSON escapes can contain half of a surrogate pair, which is not a character."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -27,7 +27,7 @@ def is_utf8(text: str) -> bool:
 
 
 def whole_number(path: str | Path, number: int, text: str, what: str) -> int:
-    """A field that has to be a whole number; `1.0` counts as one."""
+    """A field that must be a whole number; `1.0` is accepted."""
     try:
         return int(text)
     except ValueError:
@@ -41,11 +41,11 @@ def whole_number(path: str | Path, number: int, text: str, what: str) -> int:
     raise bad_input(path, f"{what} {text!r} is not a whole number", "write 0, 1, 2, ...", number)
 
 
-LARGEST = 1e15  # squared and summed it is still a float32, which training works with
+LARGEST = 1e15  # its squares can be summed in float32, which training uses
 
 
 def finite(path: str | Path, number: int, value: Any, what: str = "score") -> float:
-    """A field that has to be a finite number: NaN and infinities would poison training and sorting alike."""
+    """A field that must be a finite number: NaN and infinity break training and sorting."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -62,7 +62,7 @@ def finite(path: str | Path, number: int, value: Any, what: str = "score") -> fl
 
 
 def identifier(path: str | Path, number: int, value: Any, what: str) -> str:
-    """An id as a string; whole numbers are accepted, as many files write them bare."""
+    """An id as a string; whole numbers are accepted, because many files write ids as numbers."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Data sets of the Hugging Face hub: `hf:owner/name`, or `hf:owner/name:part` for one of its parts (configurations).
+"""Data sets on the Hugging Face hub: `hf:owner/name`, or `hf:owner/name:part` for one of its configurations.
 
 A set with the parts `corpus` and `queries` is a ranking set. Its judgements are in the part `qrels`, in the default
-part, or in a set of their own named `owner/name-qrels`, as BEIR publishes them. Any other set is read as pairs.
+part, or in a separate set named `owner/name-qrels`, as BEIR publishes them. Any other set is read as pairs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GRADE = ("score", "relevance", "label")
 
 
 def load_hub(name: str) -> RankingData | PairData:
-    """A data set of the Hugging Face hub."""
+    """Read a data set from the Hugging Face hub."""
     hub = optional_package("datasets", "datasets", f"hf:{name}")
     name, _, part = name.partition(":")
     try:
@@ -87,7 +87,7 @@ def refuse_empty(place: str, queries: Texts) -> Texts:
 
 
 def optional_package(module: str, package: str, name: str) -> Any:
-    """A package that a data set needs and that need not be installed."""
+    """Import an optional package that a data set needs."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -105,5 +105,5 @@ def refuse_unknown(place: str, qrels: Qrels, queries: Texts, corpus: Texts) -> N
 
 
 def twice(place: str) -> Callable[[str], LimbeckError]:
-    """The error for an id that a published set has twice."""
+    """The error for an id that occurs twice in a published set."""
     return lambda key: LimbeckError(f"{place}: has the id {key!r} twice; tell the publisher of the set")

@@ -1,8 +1,8 @@
-"""Finding a row by its id without a Python string per row.
+"""Find a row by its id without keeping a Python string for each row.
 
-The index of n ids is one array [2, n] of uint64: their hashes in rising order, and the row of each. It is built
-block by block, can be memory-mapped, and takes 16 bytes per id. A hash only points to a candidate; the id itself
-is always compared, so colliding hashes cost time and never correctness.
+The index of n ids is one array [2, n] of uint64: their hashes in ascending order, and the row of each. It is built
+block by block, can be memory-mapped, and takes 16 bytes per id. A hash only finds a candidate; the ids are always
+compared, so hash collisions cost time but never give a wrong row.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def build_index(hashes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def first_duplicate(index: np.ndarray, id_at: Callable[[int], str]) -> int | None:
-    """The earliest row whose id an earlier row already has, or None."""
+    """The first row that repeats the id of an earlier row, or None."""
     hashes, rows = index
     same = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
     for place in same[np.argsort(rows[same], kind="stable")]:
@@ -78,7 +78,7 @@ def find_row(index: np.ndarray, text: str, id_at: Callable[[int], str]) -> int:
 
 
 def candidate_rows(index: np.ndarray, ids: pa.LargeStringArray) -> np.ndarray:
-    """For every id the first row with its hash, or -1: [n] int64. The caller compares the ids."""
+    """For each id, the first row with its hash, or -1: [n] int64. The caller has to compare the ids."""
     hashes, rows = index
     wanted = hash_ids(ids)
     if len(hashes) == 0:

@@ -1,4 +1,4 @@
-"""Data sets of ir_datasets: `ir:msmarco-passage/dev/small`, where that package is installed."""
+"""Data sets of the package ir_datasets, if it is installed: `ir:msmarco-passage/dev/small`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from limbeck.errors import LimbeckError
 
 
 def load_ir(name: str) -> RankingData:
-    """A data set of ir_datasets. Its split is what the name says, and `test` for sets such as TREC DL's.
+    """Read a data set of ir_datasets. The name gives the split; sets such as TREC DL's are `test`.
 
-    A name without judgements of its own (`beir/scifact`) is read with its subsets train, dev and test. Scored documents
-    that the set comes with become candidate lists.
+    A name without its own judgements (`beir/scifact`) is read with its subsets train, dev and test. If the set has
+    scored documents, they become candidate lists.
     """
     library = optional_package("ir_datasets", "ir-datasets", f"ir:{name}")
     place = f"ir:{name}"
@@ -54,7 +54,7 @@ def _find(library: Any, name: str) -> Any:
 
 
 def _subsets(library: Any, name: str, dataset: Any) -> dict[str, Any]:
-    """The sets with queries by split: the named one, or those below it."""
+    """The sets with queries by split: the named set, or its subsets."""
     split = next((SPLITS[part] for part in reversed(name.split("/")) if part in SPLITS), "test")
     if dataset.has_qrels():
         return {split: dataset}
@@ -64,7 +64,7 @@ def _subsets(library: Any, name: str, dataset: Any) -> dict[str, Any]:
 
 
 def _rows(items: Iterable[Any], key: str) -> Iterator[tuple[str, str, str]]:
-    """(id, title, text); ir_datasets itself joins what it deems the text of a document, its title included."""
+    """(id, title, text). The title is empty, because the text that ir_datasets gives already contains it."""
     for item in items:
         yield str(getattr(item, key)), "", item.default_text()
 

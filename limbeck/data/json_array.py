@@ -14,7 +14,7 @@ from limbeck.data.lines import block_lines, blocks
 from limbeck.errors import bad_input
 
 _BETWEEN = re.compile(r"[\s,]*")
-_LONGEST = 64 << 20  # characters; what fails to parse within these is not merely cut off by the end of a block
+_LONGEST = 64 << 20  # characters; if so much text fails to parse, the reason is not the end of a block
 
 
 def read_json_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -20,7 +20,7 @@ from limbeck.files import write_atomically
 from limbeck.progress import progress
 
 BLOCK_BYTES = 16 << 20
-_PROGRESS_FROM_BYTES = 32 << 20  # below this a file is read before a progress bar would be seen
+_PROGRESS_FROM_BYTES = 32 << 20  # smaller files are read before a progress bar would appear
 
 READ_REMEDIES = {
     errno.ELOOP: "remove the circular symbolic links",
@@ -34,9 +34,9 @@ _BLANK_FIRST, _BLANK_LATER = re.compile(rb"[ \t\r]*\n"), re.compile(rb"\n[ \t\r]
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading, or say in one line why that cannot be done.
+    """Open a file for reading, or raise a one-line error.
 
-    A pipe or a device is refused before it is opened: it may keep us waiting, or never end.
+    Pipes and devices are refused before they are opened: they may block, or never end.
     """
     try:
         kind = os.stat(path).st_mode
@@ -55,7 +55,7 @@ def open_binary(path: Path) -> IO[bytes]:
 
 
 def blocks(path: str | Path, size: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Yield (number of its first line, bytes) for blocks of about `size` bytes that end where a line ends.
+    """Yield (number of the first line, bytes) for blocks of about `size` bytes that end at the end of a line.
 
     A `.gz` suffix means gzip; a byte order mark is dropped.
     """
@@ -83,7 +83,7 @@ def blocks(path: str | Path, size: int = BLOCK_BYTES) -> Iterator[tuple[int, byt
 
 
 def _no_advance(_: int) -> None:
-    """Small files show no progress."""
+    """For small files, which show no progress."""
 
 
 def _read(source: IO[bytes], size: int, path: Path) -> bytes:
@@ -100,7 +100,7 @@ def _without_mark(block: bytes, line: int) -> bytes:
 
 
 def block_lines(path: str | Path, first: int, block: bytes, blank: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text without its line end) for the lines of one block; blank ones only if asked for."""
+    """Yield (line number, text without line end) for the lines of a block; blank lines only if asked for."""
     try:
         texts = block.decode("utf-8").split("\n")
     except UnicodeDecodeError:
@@ -113,7 +113,7 @@ def block_lines(path: str | Path, first: int, block: bytes, blank: bool = False)
 
 
 def filled_lines(block: bytes) -> int:
-    """The number of lines in a block, or -1 if some are blank: only then do rows of a parser match lines."""
+    """The number of lines in a block, or -1 if some are blank, because parsers skip blank lines."""
     if _BLANK_FIRST.match(block) or _BLANK_LATER.search(block):
         return -1
     return block.count(b"\n") + (not block.endswith(b"\n"))
@@ -128,7 +128,7 @@ def _decode(path: str | Path, number: int, line: bytes) -> str:
 
 
 def lines(path: str | Path, blank: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text) for every line of a file; blank ones only if asked for."""
+    """Yield (line number, text) for every line of a file; blank lines only if asked for."""
     for first, block in blocks(path):
         yield from block_lines(path, first, block, blank)
 
@@ -157,7 +157,7 @@ def json_lines(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[IO[Any]]:
-    """A file of bytes that appears only if the block succeeds; gzipped where its suffix says so."""
+    """A binary file that appears only if the block succeeds; gzipped if its suffix is `.gz`."""
     with write_atomically(path) as raw:
         if Path(path).suffix == ".gz":
             with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:
@@ -167,7 +167,7 @@ def writing(path: str | Path) -> Iterator[IO[Any]]:
 
 
 def plain_or_gz(path: Path) -> Path | None:
-    """The file itself, its gzipped form, or None."""
+    """The file, or its gzipped form, or None."""
     for candidate in (path, path.with_name(path.name + ".gz")):
         if candidate.is_file():
             return candidate
@@ -175,7 +175,7 @@ def plain_or_gz(path: Path) -> Path | None:
 
 
 def require(path: Path, remedy: str) -> Path:
-    """The file itself or its gzipped form; an error with `remedy` where neither exists."""
+    """The file or its gzipped form; an error with `remedy` if neither exists."""
     found = plain_or_gz(path)
     if found is None:
         raise bad_input(path, "no such file (nor with .gz)", remedy)
@@ -183,10 +183,10 @@ def require(path: Path, remedy: str) -> Path:
 
 
 def bare_suffix(path: Path) -> str:
-    """The suffix below a `.gz`: `.jsonl` for both `a.jsonl` and `a.jsonl.gz`."""
+    """The suffix before `.gz`: `.jsonl` for both `a.jsonl` and `a.jsonl.gz`."""
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def bare_stem(path: Path) -> str:
-    """The name without `.gz` and without the suffix below it."""
+    """The name without `.gz` and without the suffix before it."""
     return Path(path.name.removesuffix(".gz")).stem

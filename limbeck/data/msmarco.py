@@ -1,4 +1,4 @@
-"""MS MARCO passage files in one folder, under their usual names; each of them perhaps gzipped.
+"""MS MARCO passage files in one folder, under their usual names; each file may be gzipped.
 
     collection.tsv                                     passage id, passage
     queries.SPLIT.tsv, msmarco-testYEAR-queries.tsv    query id, query
@@ -8,8 +8,8 @@
     qidpidtriples.SPLIT.*.tsv                          query id, positive id, negative id
 
 The splits keep their names (`train`, `dev`, `dev.small`, `eval`, `test2019`). Runs, top-1000 files and triples become
-candidate lists in `runs`, read when they are first asked for. A split takes the first that exists, in that order.
-`top1000.dev` serves `dev.small` too: it was made for those queries.
+candidate lists in `runs`, read on first access. Each split takes the first that exists, in that order.
+`top1000.dev` is also used for `dev.small`, because it was made for those queries.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RUN = (r"run\.(.+)\.(?:tsv|txt|trec)",)
 
 
 def is_msmarco(folder: Path) -> bool:
-    """Whether a folder looks like MS MARCO's."""
+    """Whether a folder looks like an MS MARCO folder."""
     return plain_or_gz(folder / "collection.tsv") is not None
 
 
@@ -58,7 +58,7 @@ def load_msmarco(folder: str | Path) -> RankingData:
 
 
 def _merged(files: Iterable[Path]) -> Texts:
-    """The queries of all files; one that is in several, as those of `dev.small` are, has to be the same in all."""
+    """The queries of all files. A query in several files, such as those of `dev.small`, must have one text in all."""
     merged: Texts | None = None
     for file in files:
         queries = read_texts(file, TabSeparated("query"))
@@ -80,7 +80,7 @@ def _merged(files: Iterable[Path]) -> Texts:
 
 
 def _readers(folder: Path, splits: list[str], queries: Texts, corpus: Texts) -> dict[str, Callable[[], Candidates]]:
-    """What reads the candidate lists of each split, the preferred kind of file last so that it wins."""
+    """Readers for the candidate lists of each split; the preferred kind of file comes last and wins."""
     readers: dict[str, Callable[[], Candidates]] = {}
     for split, file in _files(folder, _TRIPLES):
         readers[split] = partial(_triple_lists, file, queries, corpus)
@@ -109,7 +109,7 @@ def _triple_lists(file: Path, queries: Texts, corpus: Texts) -> Candidates:
 
 
 def _files(folder: Path, patterns: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """(split, file) of the files whose names fit, the train split first."""
+    """(split, file) of the files whose names match, train split first."""
     found = []
     for file in sorted(folder.iterdir()):
         for pattern in patterns:

@@ -2,7 +2,7 @@
 
 Texts are in lettered or numbered columns (`text_a`, `text_b`, ...; `text1`, ...; `sentence1`, ...), in `query` and
 `document`, or in one list `texts`. The label is `label`, `labels` or `score`: whole numbers are classes or grades,
-other numbers are soft labels, a list of numbers is a soft label for each class, any other string is the name of one.
+other numbers are soft labels, a list of numbers is a soft label for each class, any other string names a class.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def split_files(folder: Path) -> dict[str, Path]:
 def load_pairs(source: str | Path) -> PairData:
     """Read a pair file, or a folder with `{train,dev,test}` pair files.
 
-    A single file is the split that its name says, and otherwise `train`.
+    The split of a single file is given by its name; otherwise it is `train`.
     """
     source = Path(source)
     require_unchanged(source)
@@ -60,7 +60,7 @@ def load_pairs(source: str | Path) -> PairData:
 
 
 def place_of(source: str | Path, split: str, number: int) -> str:
-    """The place of a pair with this number in a split, `FILE:LINE:`, for an error; it reads the file again."""
+    """The location `FILE:LINE:` of a pair in a split, for an error; it reads the file again."""
     path = Path(source)
     file = split_files(path).get(split) if path.is_dir() else path if path.is_file() else None
     if file is None:
@@ -70,7 +70,7 @@ def place_of(source: str | Path, split: str, number: int) -> str:
 
 
 def pair_data(name: str, splits: Mapping[str, tuple[str | Path, Iterable[tuple[int, Record]]]]) -> PairData:
-    """Pairs from records. What their labels mean is decided once, over all splits."""
+    """Pairs from records. The type of their labels is decided once, for all splits."""
     rows: dict[str, list[LabelledRow]] = {}
     for split, (path, records) in splits.items():
         rows[split] = [_row(path, number, record) for number, record in records]
@@ -83,13 +83,13 @@ def pair_data(name: str, splits: Mapping[str, tuple[str | Path, Iterable[tuple[i
         split: [Pair(texts, _as_class(splits[split][0], number, label, classes)) for number, texts, label in part]
         for split, part in rows.items()
     }
-    if any(isinstance(label, float) for label in labels):  # grades such as 0, 0.5, 1 are one scale
+    if any(isinstance(label, float) for label in labels):  # grades such as 0, 0.5, 1 are on one scale
         pairs = {split: [_with_float(pair) for pair in part] for split, part in pairs.items()}
     return PairData(name, pairs, classes or None)
 
 
 def text_names(record: Record) -> list[str] | None:
-    """The columns with the texts of a record, or None if there are no such columns; a list `texts` is numbered."""
+    """The columns with the texts of a record, or None if there are none; the items of a list `texts` are numbered."""
     if isinstance(record.get("texts"), list):
         return [f"text_{number}" for number in range(1, len(record["texts"]) + 1)]
     for names in _NAMES:
@@ -100,7 +100,7 @@ def text_names(record: Record) -> list[str] | None:
 
 
 def texts_of(record: Record) -> tuple[Any, ...] | None:
-    """The texts of a record, or None if its columns are none that limbeck knows."""
+    """The texts of a record, or None if limbeck does not know its columns."""
     if isinstance(record.get("texts"), list):
         return tuple(record["texts"])
     names = text_names(record)
@@ -124,7 +124,7 @@ def _row(path: str | Path, number: int, record: Record) -> LabelledRow:
 
 
 def _value(path: str | Path, number: int, label: Any) -> Any:
-    """The label as a number, a tuple of numbers, the name of a class, or None; in csv files all of them are strings."""
+    """The label as a number, a tuple of numbers, a class name, or None; in csv files all labels are strings."""
     if label is None or isinstance(label, bool | int):
         return None if label is None else int(label)
     if isinstance(label, str):

@@ -1,7 +1,7 @@
-"""What an index is made from: passages, their fields, and queries to try it with where the data have some.
+"""Input of an index: passages, their fields, and queries to test the index with if the data have any.
 
-The fields of a passage are all keys of its line in `corpus.jsonl` except `_id`, `title` and `text`. An object inside
-is flattened (`metadata.year`), a list is a list of strings. Only an index reads them; other readers pass them over.
+The fields of a passage are all keys of its line in `corpus.jsonl` except `_id`, `title` and `text`. A nested object
+is flattened (`metadata.year`), a list is a list of strings. Only an index reads them; other readers ignore them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from limbeck.files import digest_of
 
 _OWN = frozenset({"_id", "title", "text"})
 _BLOCK = 8192
-PassageBlock = tuple[int, dict[str, pa.Array]]  # how many passages, and the columns that some of them have
+PassageBlock = tuple[int, dict[str, pa.Array]]  # number of passages, and their columns
 _FORMS = "give a data set, or a .jsonl or .tsv file of passages"
 
 
 @dataclass(frozen=True)
 class Passages:
-    """A corpus; `fields` has a row for each passage, or is None where no passage has any."""
+    """A corpus; `fields` has a row for each passage, or is None if no passage has fields."""
 
     name: str
     corpus: Texts
@@ -44,7 +44,7 @@ class Passages:
 
     @classmethod
     def of(cls, passages: Mapping[str, str] | Iterable[Mapping[str, Any]], name: str = "passages") -> Passages:
-        """Passages in memory: texts by id, or records as the lines of `corpus.jsonl` have them.
+        """Passages in memory: texts by id, or records like the lines of `corpus.jsonl`.
 
         >>> Passages.of({"n1": "Use shutil.copy2."}).corpus["n1"]
         'Use shutil.copy2.'
@@ -76,9 +76,9 @@ class Passages:
 
 
 def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
-    """The passages of a data set, or of a single file of them (`corpus.jsonl`, `collection.tsv`).
+    """The passages of a data set, or of a single file (`corpus.jsonl`, `collection.tsv`).
 
-    Without fields, texts that were read before come from the cache, and the file is not parsed again.
+    Without fields, texts that were read before come from the cache without parsing the file again.
     """
     from limbeck.data import load
 
@@ -96,7 +96,7 @@ def load_passages(source: str | Path, with_fields: bool = True) -> Passages:
 
 
 def load_texts(source: str | Path) -> Texts:
-    """Texts by id, without fields: of whatever has passages, or of a csv or parquet table of `id` and `text`."""
+    """Texts by id, without fields: from any source of passages, or from a csv or parquet table of `id` and `text`."""
     path = Path(source).expanduser()
     if path.is_file() and bare_suffix(path) in (".csv", ".parquet"):
         return cached_texts(
@@ -129,7 +129,7 @@ def _table_rows(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def read_fields(path: Path) -> pa.Table | None:
-    """The fields of every line of a jsonl file of passages, or None where there are none."""
+    """The fields of every line of a jsonl file of passages, or None if there are none."""
     source = (_flat(record) for _, record in json_lines(path))
     blocks: list[PassageBlock] = []
     while records := list(islice(source, _BLOCK)):
@@ -138,7 +138,7 @@ def read_fields(path: Path) -> pa.Table | None:
 
 
 def join_fields(blocks: list[PassageBlock]) -> pa.Table | None:
-    """One table of all rows and all columns; where one block has numbers and another has texts, all are texts."""
+    """One table with all rows and columns; if one block has numbers and another has texts, all become texts."""
     names = dict.fromkeys(name for _, columns in blocks for name in columns)
     if not names:
         return None
@@ -175,7 +175,7 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
 
 
 def kind_of(value: Any) -> pa.DataType:
-    """The type of the column that a value of JSON needs."""
+    """The column type for a JSON value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return pa.int64() if -(2**63) <= value < 2**63 else pa.large_string()
     known = {bool: pa.bool_(), float: pa.float64(), list: pa.list_(pa.large_string())}
@@ -183,7 +183,7 @@ def kind_of(value: Any) -> pa.DataType:
 
 
 def common_kind(kinds: set[pa.DataType]) -> pa.DataType:
-    """The type that holds values of all of `kinds`."""
+    """The column type that can hold values of all `kinds`."""
     if len(kinds) == 1:
         return next(iter(kinds))
     if not kinds:
@@ -200,7 +200,7 @@ def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def value_as(value: Any, kind: pa.DataType) -> Any:
-    """A value of JSON as one of a column of this type."""
+    """A JSON value converted to a column type."""
     if value is None:
         return None
     if pa.types.is_list(kind):
@@ -212,11 +212,11 @@ def value_as(value: Any, kind: pa.DataType) -> Any:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no character
+    return text.encode("utf-8", "replace").decode("utf-8")  # half of a surrogate pair is not a character
 
 
 def iterate_ids(path: str | Path) -> Iterator[str]:
-    """The ids that a file names: one a line, or the `_id` of each line where it is a .jsonl."""
+    """The ids in a file: one per line, or the `_id` of each line of a .jsonl file."""
     path = Path(path)
     if bare_suffix(path) == ".jsonl":
         for number, record in json_lines(path):
@@ -226,11 +226,11 @@ def iterate_ids(path: str | Path) -> Iterator[str]:
             yield _plain_id(path, number, line.strip())
 
 
-_JSON = re.compile(r'[{\[]\s*["\[{]|\[[^\]]*,')  # how a record or a list begins; [12] may be an id
+_JSON = re.compile(r'[{\[]\s*["\[{]|\[[^\]]*,')  # the start of a record or a list; [12] may be an id
 
 
 def _plain_id(path: Path, number: int, text: str) -> str:
-    """A line as an id; a record or a stray byte is a mistake, which would else be an id that no passage has."""
+    """A line as an id. A record or an invalid byte is an error; otherwise it would be an id that no passage has."""
     if not text.isprintable():
         raise bad_input(
             path, "contains a character that is not allowed in ids", "write one id per line, as plain text", number

@@ -1,9 +1,9 @@
-"""`pydocs`, the built-in data set: find the documentation that a one-line summary belongs to.
+"""`pydocs`, the built-in data set: find the documentation for a one-line summary.
 
-Every docstring of more than one paragraph gives a query (its summary) and a document (its qualified name, then the
-rest). Nothing is downloaded: the texts come from the Python and the numpy that run. Without its name many an entry
-could not be told by anybody ("Returns the number of bytes read"); a word matcher does not gain by it as much as a
-model does, for which `copyfile` has to do with copying.
+Every docstring with more than one paragraph gives a query (its summary) and a document (its qualified name, then the
+rest). Nothing is downloaded: the texts come from the installed Python and numpy. Without the name, many documents
+would be ambiguous ("Returns the number of bytes read"). The name helps a model, which relates `copyfile` to copying,
+more than it helps a word matcher.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from limbeck.data.docstrings import Docstring, docstrings
 QUERY_WORDS = range(3, 31)
 FEWEST_DOCUMENT_WORDS = 8
 NEAR_DUPLICATE = 0.8
-# Parts of numpy that share little with the rest of it; all else of numpy is one group, or copies would leak.
+# Parts of numpy that share little with the rest. The rest is one group, so that copies do not leak between splits.
 SEPARATE_PACKAGES = ("numpy.fft", "numpy.linalg", "numpy.polynomial", "numpy.random")
-SPLIT_SALT = b"329"  # with it no package dominates the dev or the test split
+SPLIT_SALT = b"329"  # chosen so that no package dominates the dev or test split
 
 _SIGNATURE = re.compile(r"[\w.]+\(")
 _SIGNATURE_END = re.compile(r"\)\s*$|\)\s*->|\)\s+--?\s|\)$", re.MULTILINE)
@@ -35,7 +35,7 @@ _DROPPED_SECTIONS = ("See Also", "References")
 
 
 class Entry(NamedTuple):
-    """A query and its document, under the qualified name; both as plain words too, for telling copies."""
+    """A query and its document, with their qualified name; both also as plain words, to find copies."""
 
     module: str
     name: str
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 def load_pydocs() -> RankingData:
-    """The built-in set, split by module; the same installed versions always give the same data."""
+    """The built-in set, split by module; the same installed versions give the same data."""
     entries = _without_copies([entry for docstring in docstrings() if (entry := _entry(docstring))])
     asked = Counter(entry.query_words for entry in entries)
     queries: dict[str, str] = {}
@@ -61,7 +61,7 @@ def load_pydocs() -> RankingData:
 
 
 def split_of(module: str) -> str:
-    """The split of all that a module holds: by a hash of its top-level package, so that no version moves the others."""
+    """The split of a module: a hash of its top-level package, so that a new version does not move other packages."""
     package = module.partition(".")[0]
     group = next((part for part in SEPARATE_PACKAGES if f"{module}.".startswith(f"{part}.")), package)
     draw = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8, salt=SPLIT_SALT).digest(), "big") / 2**64
@@ -69,10 +69,10 @@ def split_of(module: str) -> str:
 
 
 def summary_and_rest(text: str) -> tuple[str, str] | None:
-    """A docstring as (summary, the rest), or None if it has a single paragraph; leading signatures are left out.
+    """A docstring as (summary, rest), or None if it has a single paragraph; leading signatures are dropped.
 
-    A first paragraph that is too long for a query, or that only a signature makes one of two, is cut after its first
-    sentence.
+    A first paragraph is cut after its first sentence if it is too long for a query, or if it is the only one besides
+    a signature.
     """
     paragraphs = [p for p in re.split(r"\n[ \t]*\n", text.strip()) if p.strip()]
     if len(paragraphs) < 2:
@@ -92,8 +92,8 @@ def summary_and_rest(text: str) -> tuple[str, str] | None:
 def _prose_first(text: str) -> str:
     """Reorder underlined sections so that explanation comes before parameter lists; drop links to other entries.
 
-    A student reads the first 64 or so tokens. "See Also" repeats the summaries of other entries, which would make
-    this document a false answer to their queries.
+    A student reads the first 64 tokens or so. "See Also" repeats the summaries of other entries, which would make
+    this document a wrong answer to their queries.
     """
     pieces = _UNDERLINED.split(text)
     sections = [("", pieces[0]), *zip((title.strip() for title in pieces[1::2]), pieces[2::2], strict=True)]
@@ -116,20 +116,20 @@ def _entry(docstring: Docstring) -> Entry | None:
 
 
 def _prose_words(document: str) -> int:
-    """Words outside of interactive examples."""
+    """Words outside interactive examples."""
     prose = [part for part in document.split("\n\n") if ">>>" not in part]
     return len(re.findall(r"[^\W\d]\w+", " ".join(prose)))
 
 
 def _plain(text: str) -> str:
-    """Lower-case words without punctuation, the form in which two texts count as the same."""
+    """Lower-case words without punctuation; texts with the same words count as equal."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _without_copies(entries: list[Entry]) -> list[Entry]:
-    """The first of all entries that share a name, or nearly all of their document's words (Jaccard similarity).
+    """Keep the first of all entries that share a name or almost all words of their documents (Jaccard similarity).
 
-    Two sets that similar share at least one of the rarest fifth of their words, so only those are looked up.
+    Two sets that are this similar share at least one of the rarest fifth of their words, so only those are looked up.
     """
     documents = [frozenset(entry.document_words.split()) for entry in entries]
     frequency = Counter(word for document in documents for word in document)

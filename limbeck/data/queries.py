@@ -1,10 +1,10 @@
-"""Texts on their own, without judgements: queries of a log, or documents that nobody searched yet.
+"""Texts without judgements: queries from a log, or documents.
 
-    .jsonl, .csv, .parquet   a `text`, and perhaps a `title` and an `_id` (or `id`)
-    .tsv                     an id and a text apart by a tab, as in MS MARCO
-    .txt                     one text a line
+    .jsonl, .csv, .parquet   a `text`, optionally a `title` and an `_id` (or `id`)
+    .tsv                     id, tab, text, as in MS MARCO
+    .txt                     one text per line
 
-All but parquet may be gzipped. A text without an id gets the name of the file and its line: `logged-12`.
+All but parquet may be gzipped. A text without an id is named after its file and line: `logged-12`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLURALS = {"query": "queries"}
 
 
 def read_queries(path: str | Path, noun: str = "query", may_be_empty: bool = False) -> Texts:
-    """The texts of a file by id; `noun` is what messages call one of them."""
+    """The texts of a file by id; `noun` names one of them in messages."""
     file = require(Path(path).expanduser(), _FORMS)
     require_unchanged(file)
     suffix = bare_suffix(file)
@@ -48,7 +48,7 @@ def read_queries(path: str | Path, noun: str = "query", may_be_empty: bool = Fal
 
 
 def read_unlabelled(path: str | Path, noun: str = "text") -> list[str]:
-    """The distinct texts of a file, each with its title before it. Empty ones are passed over."""
+    """The distinct texts of a file, each after its title if it has one. Empty texts are skipped."""
     found = distinct(read_queries(path, noun, may_be_empty=True), path, noun)
     texts = [text for _, text in found.items() if text.strip()]
     if not texts:
@@ -57,7 +57,7 @@ def read_unlabelled(path: str | Path, noun: str = "text") -> list[str]:
 
 
 def distinct(texts: Texts, path: str | Path, noun: str = "query") -> Texts:
-    """The same table with each text once. Texts that differ only in case or spaces count as one."""
+    """The same table without duplicates. Texts that differ only in case or spaces are duplicates."""
     first: dict[str, int] = {}
     for row, (_, text) in enumerate(texts.items()):
         first.setdefault(text_key(text), row)
@@ -68,7 +68,7 @@ def distinct(texts: Texts, path: str | Path, noun: str = "query") -> Texts:
 
 
 def text_key(text: str) -> str:
-    """What two texts have in common that differ only in case or spaces."""
+    """A key that is equal for texts that differ only in case or spaces."""
     return " ".join(text.split()).casefold()
 
 

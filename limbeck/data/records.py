@@ -25,7 +25,7 @@ Records = Iterator[tuple[int, Record]]
 
 
 def read_records(path: Path) -> Records:
-    """Yield (line, record); the suffix says what kind of file it is."""
+    """Yield (line, record); the suffix gives the file type."""
     readers = {".jsonl": json_lines, ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet}
     suffix = bare_suffix(path)
     if suffix not in readers:

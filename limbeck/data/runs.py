@@ -16,11 +16,11 @@ from limbeck.data.trec import iterate_run
 from limbeck.errors import bad_input
 
 Entry = tuple[int, str, str, float]  # line, query id, document id, score
-_TOLERANCE = 0.01  # two scores of one pair may differ by rounding, not by more
+_TOLERANCE = 0.01  # scores of a repeated pair may differ by rounding only
 
 
 def read_top_lists(path: Path, queries: Texts, corpus: Texts) -> CandidateLists:
-    """MS MARCO's `top1000.*`: query id, passage id, query, passage. The order in the file is taken as the rank."""
+    """MS MARCO's `top1000.*`: query id, passage id, query, passage. The order in the file is used as the rank."""
     parts = [
         (block.rows("query", "query", queries), block.rows("document", "document", corpus))
         for block in read_columns(path, ("query", "document", "query text", "passage"), ("query", "document"))
@@ -41,7 +41,7 @@ def read_run_lists(path: Path, queries: Texts, corpus: Texts) -> CandidateLists:
 
 
 def collect_lists(path: Path, entries: Iterable[Entry], queries: Texts, corpus: Texts, repeats: bool) -> CandidateLists:
-    """Lists from single entries; unknown ids are refused. With `repeats` a pair may come again, with the same score."""
+    """Lists from single entries; unknown ids are refused. With `repeats`, a pair may repeat with the same score."""
     parts = []
     source = iter(entries)
     while block := list(islice(source, 65536)):

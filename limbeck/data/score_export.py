@@ -1,4 +1,4 @@
-"""Teacher scores in the shapes that other projects train on; read back by `limbeck.data.scores`."""
+"""Write teacher scores in formats that other projects train on; `limbeck.data.scores` reads them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SHAPES = ("trec", "sentence-transformers", "pylate", "flagembedding")
 
 
 def write_scores(run: Candidates, path: str | Path, shape: str = "trec", data: RankingData | None = None) -> None:
-    """Write scores as a TREC run or in a jsonl shape; `data` gives the texts and the judgements that a shape asks for.
+    """Write scores as a TREC run or in a jsonl format; `data` provides texts and judgements if the format needs them.
 
-    Judged positives come first, as MarginMSELoss expects, the others by falling score.
+    Judged positives come first, as MarginMSELoss expects, then the others by descending score.
 
     - `pylate`: `query_id`, `document_ids`, `scores`.
-    - `flagembedding`: `query`, `pos`, `neg`, `pos_scores`, `neg_scores`. It asks for a positive: of a query without
-      judgements, that is the document with the highest score.
-    - `sentence-transformers`: `query`, `document_1`, ..., `scores` where all lists have one length; otherwise `query`,
-      `documents`, `scores`, as its listwise losses take them.
+    - `flagembedding`: `query`, `pos`, `neg`, `pos_scores`, `neg_scores`. It requires a positive: for a query without
+      judgements, this is the document with the highest score.
+    - `sentence-transformers`: `query`, `document_1`, ..., `scores` if all lists have one length; otherwise `query`,
+      `documents`, `scores`, the form for its listwise losses.
     """
     if shape not in SHAPES:
         raise LimbeckError(f"unknown shape of scores {shape!r}; {did_you_mean(shape, list(SHAPES))}")
@@ -71,7 +71,7 @@ def _records(run: Candidates, shape: str, data: RankingData | None) -> Iterator[
 
 
 def _relevant(data: RankingData | None) -> dict[str, set[str]]:
-    """The judged positives of every query, whatever its split."""
+    """The judged positives of every query, from all splits."""
     found: dict[str, set[str]] = {}
     for qrels in data.qrels.values() if data is not None else ():
         for query, grades in qrels.items():

@@ -1,13 +1,13 @@
-"""Teacher scores in the jsonl shapes of other projects: one query, its documents and their scores in each line.
+"""Teacher scores in the jsonl formats of other projects: each line has one query, its documents and their scores.
 
 - PyLate: `query_id`, `document_ids`, `scores`. Also ids in other columns that end in `_id` or `_ids`, in order.
 - FlagEmbedding: `query`, `pos`, `neg`, `pos_scores`, `neg_scores`.
 - sentence-transformers: the first column is the query, every further column of strings (or of lists of strings) holds
-  documents, and `label`, `labels`, `score` or `scores` holds one number for each document; or, as MarginMSELoss
-  takes it too, one margin (first document minus other) for each document but the first.
+    documents, and `label`, `labels`, `score` or `scores` holds one number for each document; or, as MarginMSELoss also
+    accepts, one margin (first document minus other) for each document but the first.
 
-A margin says nothing of the scores themselves. It is read as 0 for the first document and -margin for the other: right
-up to a constant per query, which margin and softmax objectives do not see.
+A margin does not give the scores themselves. It is read as score 0 for the first document and -margin for the other:
+correct up to a constant per query, which does not affect margin and softmax objectives.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _sentence_transformers(path: Path, number: int, record: dict[str, Any]) -> S
 
 
 def _scores(path: Path, number: int, record: dict[str, Any], documents: int) -> tuple[list[float], bool]:
-    """One score for each document, and whether they were made of margins."""
+    """One score for each document, and whether they come from margins."""
     name = next((name for name in _LABELS if record.get(name) is not None), None)
     if name is None:
         raise bad_input(path, "has no scores", _REMEDY, number)
@@ -102,7 +102,7 @@ def _scores(path: Path, number: int, record: dict[str, Any], documents: int) -> 
 
 
 def _unpacked(path: Path, number: int, value: Any) -> Any:
-    """A list that was written as a string, as PyLate's data sets on the hub have it."""
+    """Parse a list that was written as a string, as in PyLate's data sets on the hub."""
     if not (isinstance(value, str) and value.startswith("[")):
         return value
     try:

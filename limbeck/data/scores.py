@@ -1,4 +1,4 @@
-"""Teacher scores made elsewhere, by any model, read and written.
+"""Read and write teacher scores that any model made elsewhere.
 
 Files are recognised by their content: TREC runs, Hofstaetter's triples (positive score, negative score, query id,
 positive id, negative id), and the jsonl shapes of PyLate, FlagEmbedding and sentence-transformers
@@ -31,8 +31,8 @@ _TRIPLE = ("positive score", "negative score", "query", "positive", "negative")
 def read_scores(path: str | Path, data: RankingData | None = None) -> Candidates:
     """Scores by query and document id.
 
-    With `data`, ids and texts are looked up in it, what it does not have is refused, and the result is columnar.
-    Without, the file has to carry ids. A pair that occurs again (the positive of several triples) counts once.
+    With `data`, ids and texts are looked up in it, unknown ones are refused, and the result is columnar.
+    Without `data`, the file must contain ids. A repeated pair (the positive of several triples) counts once.
     """
     path = Path(path)
     kind = _kind(path)
@@ -44,7 +44,7 @@ def read_scores(path: str | Path, data: RankingData | None = None) -> Candidates
 
 
 def iterate_scores(path: str | Path, data: RankingData | None = None) -> Iterator[Entry]:
-    """Yield (line, query id, document id, score) one at a time, however large the file is."""
+    """Yield (line, query id, document id, score) one at a time, so the file may be large."""
     path = Path(path)
     kind = _kind(path)
     if kind == "trec":
@@ -55,9 +55,9 @@ def iterate_scores(path: str | Path, data: RankingData | None = None) -> Iterato
 
 
 def read_scored_texts(path: str | Path) -> RankingData:
-    """A jsonl file of texts and scores as a data set of its own, for when there is no corpus next to it.
+    """A jsonl file of texts and scores as a data set, for scores without a corpus.
 
-    Equal texts get one id. The scores are `runs["train"]`; texts that the file calls positive are judged relevant.
+    Equal texts get one id. The scores are in `runs["train"]`; texts that the file calls positive are judged relevant.
     """
     path = Path(path)
     queries, documents = _Distinct("q"), _Distinct("d")
@@ -153,7 +153,7 @@ def _iterate_lists(path: Path, data: RankingData | None) -> Iterator[Entry]:
 
 
 def _refuse_second_anchor(path: Path, scored: ScoredList, anchor: str, document: str) -> None:
-    """Margins to two different documents of a query have no common zero."""
+    """Refuse margins to two different documents of a query, because they have no common zero."""
     if anchor != document:
         problem = f"gives margins to document {document!r} where the same query has margins to {anchor!r} before"
         raise bad_input(path, problem, "give a score for each document instead of margins", scored.line)
@@ -168,7 +168,7 @@ def _row(path: Path, number: int, noun: str, text: str, lookup: TextLookup) -> i
 
 
 class _Distinct:
-    """Texts as they come, equal ones under one id."""
+    """Texts in order of arrival; equal texts share one id."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

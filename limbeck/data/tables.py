@@ -1,9 +1,9 @@
 """jsonl and tab-separated files of (id, title, text), parsed block by block into Arrow.
 
-A block is first given to Arrow's own parsers, which are fast and keep no Python objects. Where they refuse, or where
-what they return does not hold up (a missing or empty id, a number of rows that is not the number of lines), the block
-is read again line by line in Python: that either finds the mistake and names its line, or shows that the block is fine
-after all (blank lines, ids that are numbers in one line and strings in another).
+Each block first goes to Arrow's parsers, which are fast and create no Python objects. If they fail, or if their
+result looks wrong (a missing or empty id, or a number of rows other than the number of lines), Python reads the block
+again line by line. That either finds the mistake and its line, or shows that the block is valid (blank lines, or ids
+that are numbers in one line and strings in another).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ARROW_BLOCK = 4 << 20
 
 
 class Layout(Protocol):
-    """How one kind of file writes its rows, and what they are called in messages."""
+    """The format of one kind of file, and the word for its rows in messages."""
 
     @property
     def noun(self) -> str: ...
@@ -39,18 +39,18 @@ class Layout(Protocol):
     def may_be_empty(self) -> bool: ...
 
     def body(self, block: bytes) -> bytes:
-        """The first block of a file without its header."""
+        """The first block of a file, without the header."""
 
     def parse(self, block: bytes) -> pa.Table:
-        """A whole block, fast; may raise pa.ArrowInvalid."""
+        """Parse a whole block quickly; may raise pa.ArrowInvalid."""
 
     def row(self, path: Path, number: int, line: str) -> TextRecord:
-        """One line, with every mistake named."""
+        """Parse one line; every mistake raises an error for the user."""
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """BEIR's `corpus.jsonl` and `queries.jsonl`: `_id`, `text` and perhaps `title`; other keys are ignored."""
+    """BEIR's `corpus.jsonl` and `queries.jsonl`: `_id`, `text` and optionally `title`; other keys are ignored."""
 
     noun: str
     may_be_empty: bool = False
@@ -90,10 +90,10 @@ class JsonLines:
 
 @dataclass(frozen=True)
 class TabSeparated:
-    """A line per text, fields separated by tabs: MS MARCO's `collection.tsv` and queries, DPR's `psgs_w100.tsv`.
+    """One text per line, fields separated by tabs: MS MARCO's `collection.tsv` and queries, DPR's `psgs_w100.tsv`.
 
-    `columns` names the fields in order: `id`, `text` and perhaps `title`. `quoted` files (DPR's) write a field that
-    holds quotes as CSV does; the others take every character literally. A first line equal to `columns` is a header.
+    `columns` names the fields in order: `id`, `text` and optionally `title`. `quoted` files (DPR's) quote fields that
+    contain quotes, as in CSV; in other files every character is literal. A first line equal to `columns` is a header.
     """
 
     noun: str
@@ -135,7 +135,7 @@ class TabSeparated:
 
 
 def read_texts(path: Path, layout: Layout) -> Texts:
-    """The texts of a file, through the cache."""
+    """The texts of a file, from the cache if possible."""
     with open_binary(path):
         source = f"{path.resolve()} {layout!r}"
     return cached_texts(
@@ -159,10 +159,10 @@ def _batches(path: Path, layout: Layout) -> Iterator[pa.RecordBatch]:
 
 
 def _fast(layout: Layout, block: bytes) -> pa.Table | None:
-    """The block as Arrow reads it, or None where that cannot be trusted."""
+    """The block as Arrow reads it, or None if the result may be wrong."""
     try:
         table = layout.parse(block)
-        table.validate(full=True)  # Arrow's JSON reader takes bytes that are not UTF-8
+        table.validate(full=True)  # Arrow's JSON reader accepts bytes that are not UTF-8
     except pa.ArrowInvalid:
         return None
     if len(table) != filled_lines(block) or any(column.null_count for column in table.columns):
@@ -193,7 +193,7 @@ def _checked_row(path: Path, layout: Layout, number: int, line: str) -> TextReco
 
 
 def _duplicate(path: Path, layout: Layout, key: str) -> LimbeckError:
-    """The error for an id that is on two lines, with both lines."""
+    """The error for an id that is on two lines; it names both lines."""
     earlier = 0
     for number, line in _body_lines(path, layout):
         if layout.row(path, number, line)[0] != key:

@@ -1,4 +1,4 @@
-"""From a text back to its row, for files that carry texts where we have ids."""
+"""Find the row of a text, for files that contain texts instead of ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limbeck.progress import track
 
 
 def plain(text: str) -> str:
-    """A text with its white space made even: what other tools change most often."""
+    """A text with normalised white space, which other tools change most often."""
     return " ".join(text.split())
 
 
@@ -22,7 +22,7 @@ def text_key(text: str) -> int:
 
 
 class TextLookup:
-    """Rows by text, with its title as `Texts` gives it or without; of equal texts the first row counts."""
+    """Rows by text, with or without its title; if texts are equal, the first row counts."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts

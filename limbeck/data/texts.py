@@ -1,4 +1,4 @@
-"""An immutable table of texts by id that stays columnar, so that ten million passages are not ten million strings."""
+"""An immutable, columnar table of texts by id, so that ten million passages are not ten million Python strings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from limbeck.files import digest, digest_of
 
 SCHEMA = pa.schema([("id", pa.large_string()), ("title", pa.large_string()), ("text", pa.large_string())])
 _BATCH_ROWS = 8192
-_FEW = 64  # rows that are faster to take one by one
+_FEW = 64  # up to this many rows, taking them one by one is faster
 
 
 class Ids(Sequence[str]):
-    """The ids of a table in row order, made into strings one at a time."""
+    """The ids of a table in row order, converted to strings one at a time."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
@@ -46,9 +46,9 @@ class Ids(Sequence[str]):
 class Texts:
     """An ordered id -> text table on Arrow batches, usually memory-mapped (`limbeck.data.cache`).
 
-    The text of a document is its title and its text joined by one space, as BEIR does; without a title, the text
-    alone. `index` is the array of `limbeck.data.ids`, or gives it when it is first needed. `file` is where a mapped
-    table lies: another process maps it there too, instead of getting a copy.
+    The text of a document is its title and its text joined by one space, as in BEIR; without a title, only the text.
+    `index` is the array of `limbeck.data.ids`, or a function that returns it when it is first needed. `file` is the
+    file of a mapped table: another process maps it too, instead of receiving a copy.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Texts:
 
     @classmethod
     def from_batches(cls, batches: Iterable[pa.RecordBatch]) -> Texts:
-        """A table in memory; ids have to differ and must not be empty."""
+        """A table in memory; ids must be distinct and not empty."""
         kept = list(batches)
         for batch in kept:
             if pc.any(pc.equal(batch.column(0), "")).as_py():
@@ -121,16 +121,16 @@ class Texts:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the ids and their order: what row numbers mean depends on nothing else."""
+        """A digest of the ids and their order, which define the row numbers."""
         return digest(np.ascontiguousarray(self._index).tobytes())
 
     @cached_property
     def content_digest(self) -> str:
-        """A digest of ids, titles and texts, for what is computed from them."""
+        """A digest of ids, titles and texts, to identify results computed from them."""
         return digest_of(bytes(memoryview(batch.serialize())) for batch in self.batches())
 
     def empty(self) -> np.ndarray:
-        """Which rows have nothing but spaces in title and text: [rows] bool."""
+        """Which rows have only white space in title and text: [rows] bool."""
         blank = [
             [pc.equal(pc.binary_length(pc.utf8_trim_whitespace(column)), 0) for column in columns[1:]]
             for columns in self._columns
@@ -148,13 +148,13 @@ class Texts:
         return [pa.record_batch(list(columns), schema=SCHEMA) for columns in self._columns]
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """(id, text) in row order, a batch in memory at a time."""
+        """(id, text) in row order, with one batch in memory at a time."""
         for start in range(0, len(self), _BATCH_ROWS):
             rows = range(start, min(start + _BATCH_ROWS, len(self)))
             yield from zip(self.ids_at(rows), self.take(rows), strict=True)
 
     def records(self) -> Iterator[tuple[str, str, str]]:
-        """(id, title, text) in row order, a batch in memory at a time."""
+        """(id, title, text) in row order, with one batch in memory at a time."""
         for columns in self._columns:
             for start in range(0, len(columns[0]), _BATCH_ROWS):
                 yield from zip(*(column.slice(start, _BATCH_ROWS).to_pylist() for column in columns), strict=True)
@@ -172,12 +172,12 @@ class Texts:
         return row
 
     def find(self, keys: Iterable[str]) -> np.ndarray:
-        """The rows of many ids, -1 where there is no such id: [n] int64."""
+        """The rows of many ids, -1 for unknown ids: [n] int64."""
         wanted = _as_ids(keys)
         rows = candidate_rows(self._index, wanted)
         known = np.flatnonzero(rows >= 0)
         same = pc.equal(self._gather(0, rows[known]), wanted.take(pa.array(known)))
-        for place in known[~same.to_numpy(zero_copy_only=False)]:  # another id with the same hash comes first
+        for place in known[~same.to_numpy(zero_copy_only=False)]:  # these share a hash with another id
             rows[place] = find_row(self._index, wanted[int(place)].as_py(), self.id_at)
         return rows
 
@@ -208,7 +208,7 @@ class Texts:
         return f"{title} {text}" if title else text
 
     def title(self, key: str) -> str:
-        """The title of an id, empty where it has none."""
+        """The title of an id, or an empty string."""
         return self.record_at(self.row(key))[1]
 
     def ids_at(self, rows: Iterable[int]) -> list[str]:
@@ -219,20 +219,20 @@ class Texts:
         return self._gather(0, wanted).to_pylist()
 
     def take(self, rows: Iterable[int]) -> list[str]:
-        """The texts in many rows, in the order asked for."""
+        """The texts in many rows, in the given order."""
         wanted = _as_rows(rows)
         if len(wanted) <= _FEW:
             return [self.text_at(row) for row in wanted.tolist()]
         return self.text_column(wanted).to_pylist()
 
     def text_column(self, rows: np.ndarray) -> pa.LargeStringArray:
-        """The texts in many rows, as Arrow has them."""
+        """The texts in many rows, as an Arrow array."""
         titles, texts = self._gather(1, rows), self._gather(2, rows)
         joined = pc.binary_join_element_wise(titles, texts, pa.scalar(" ", pa.large_string()))
         return pc.if_else(pc.equal(titles, ""), texts, joined)
 
     def first_duplicate(self) -> int | None:
-        """The first row whose id an earlier row already has."""
+        """The first row that repeats the id of an earlier row."""
         return first_duplicate(self._index, self.id_at)
 
     def _locate(self, row: int) -> tuple[int, int]:
@@ -242,7 +242,7 @@ class Texts:
         return batch, row - self._starts[batch]
 
     def _gather(self, column: int, rows: np.ndarray) -> pa.LargeStringArray:
-        """One column in many rows. Batch by batch: Arrow's own take would first join all batches into one."""
+        """One column in many rows, batch by batch: Arrow's own take would first join all batches into one."""
         if len(rows) == 0:
             return pa.array([], type=pa.large_string())
         if rows.min() < 0 or rows.max() >= len(self):

@@ -1,4 +1,4 @@
-"""TREC runs and judgements, in and out; a `.gz` suffix means gzip."""
+"""Read and write TREC runs and judgements; a `.gz` suffix means gzip."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from limbeck.data.lines import lines, writing
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError, bad_input
 
-LARGEST_GRADE = 2**31 - 1  # what evaluation computes with
+LARGEST_GRADE = 2**31 - 1  # evaluation uses int32
 
 
 def iterate_run(path: str | Path) -> Iterator[tuple[int, str, str, float]]:
@@ -28,7 +28,7 @@ def iterate_run(path: str | Path) -> Iterator[tuple[int, str, str, float]]:
 
 
 def read_run(path: str | Path) -> Run:
-    """A TREC run. The scores count, not the ranks, as in trec_eval."""
+    """A TREC run. As in trec_eval, the scores give the order, not the ranks."""
     run: Run = {}
     for number, query, document, score in iterate_run(path):
         scores = run.setdefault(query, {})
@@ -67,9 +67,9 @@ def iterate_qrels(path: str | Path) -> Iterator[tuple[int, str, str, int]]:
 
 
 def read_qrels(path: str | Path, queries: Texts | None = None, corpus: Texts | None = None) -> Qrels:
-    """Judgements; with `queries` and `corpus`, ids that these do not have are refused.
+    """Judgements; with `queries` and `corpus`, unknown ids are refused.
 
-    A pair judged twice is refused if the grades differ; the same line twice says nothing new and is let through.
+    A pair that is judged twice is refused if the grades differ; an exact repetition is accepted.
     """
     qrels: Qrels = {}
     for number, query, document, grade in iterate_qrels(path):
@@ -100,7 +100,7 @@ def _refuse_unknown(path: str | Path, noun: str, place: int, known: Texts, keys:
 
 
 def write_run(run: Candidates, path: str | Path, tag: str = "limbeck") -> None:
-    """A run as TREC writes it, documents by falling score. Scores are written so that they read back unchanged."""
+    """Write a TREC run, documents by descending score. Scores are written so that they read back unchanged."""
     with writing(path) as handle:
         for query, scores in run.items():
             for rank, document in enumerate(ranked(scores), 1):
@@ -113,7 +113,7 @@ def write_run(run: Candidates, path: str | Path, tag: str = "limbeck") -> None:
 
 
 def write_qrels(qrels: Mapping[str, Mapping[str, int]], path: str | Path) -> None:
-    """Judgements as TREC writes them: `query 0 document grade`."""
+    """Write judgements in TREC format: `query 0 document grade`."""
     with writing(path) as handle:
         for query, grades in qrels.items():
             for document, grade in grades.items():

@@ -1,4 +1,4 @@
-"""Training triples (query, positive, negative): ids become row numbers on disk, texts are streamed."""
+"""Training triples (query, positive, negative): triples of ids become row numbers on disk; texts are streamed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limbeck.errors import bad_input
 
 
 class Triples:
-    """Triples as an array of rows, [n, 3] int32, memory-mapped: forty million take 480 MB on disk and none in memory.
+    """Triples as an array of rows, [n, 3] int32, memory-mapped: forty million use 480 MB of disk and no memory.
 
     Iterating yields (query id, positive id, negative id).
     """
@@ -36,7 +36,7 @@ class Triples:
             )
 
     def candidates(self) -> CandidateLists:
-        """A list for each query: its positives, then its negatives, each in the order in which they first occur."""
+        """A list for each query: its positives, then its negatives, in order of their first occurrence."""
         query, positive, negative = np.asarray(self.rows, dtype=np.int64).T
         return CandidateLists.ordered(
             self.queries, self.corpus, np.concatenate([query, query]), np.concatenate([positive, negative])
@@ -56,7 +56,7 @@ def read_triples(path: str | Path, queries: Texts, corpus: Texts) -> Triples:
 
 
 def load_text_triples(path: str | Path) -> PairData:
-    """MS MARCO's `triples.train.small.tsv`, the texts of query, positive and negative, as two labelled pairs a line."""
+    """MS MARCO's `triples.train.small.tsv` (texts of query, positive and negative) as two labelled pairs per line."""
     path = Path(path)
     pairs = [
         Pair((query, document), label)

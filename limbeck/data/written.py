@@ -1,4 +1,4 @@
-"""Data folders that Limbeck wrote itself (`pairs`, `expand`), compared with their list of files when they are read."""
+"""Data folders that Limbeck wrote (`pairs`, `expand`), compared with their list of files when they are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REMEDY = f"make the folder again, or delete {NAME} there if you changed it yours
 
 @dataclass(frozen=True)
 class Written:
-    """What a folder holds: the command that wrote it, what that was given and has to say, and its files."""
+    """The list of a folder: the command that wrote it, its arguments, its result, and the files."""
 
     command: str
     made_from: dict[str, Any]
@@ -25,18 +25,18 @@ class Written:
 def record_files(
     folder: Path, command: str, made_from: dict[str, Any], result: dict[str, Any], leave_out: tuple[str, ...] = ()
 ) -> None:
-    """Write the list of all files in a folder that is not yet visible, except those that match a pattern."""
+    """Write the list of all files in a folder that is still being written, except those that match a pattern."""
     write_list(folder, {"command": command, "made_from": made_from, "result": result}, leave_out)
 
 
 def read_written(folder: Path) -> Written | None:
-    """The list of a folder, or None where it has none, or where it is of a model and not of data."""
+    """The list of a data folder, or None if it has none; the list of a model does not count."""
     found = read_list(folder, REMEDY)
     return Written(**found.about, files=found.files) if found is not None and "command" in found.about else None
 
 
 def require_unchanged(path: Path) -> None:
-    """Compare a folder, or one file, with what `limbeck` wrote there; what is damaged is named."""
+    """Compare a folder, or one file, with its list; an error names what is damaged."""
     folder = path if path.is_dir() else path.parent
     written = read_written(folder)
     if written is None:

@@ -1,1 +1,1 @@
-"""New texts out of given ones: seq2seq models, and ways that need no model."""
+"""New texts from given ones, with seq2seq models or without a model."""

@@ -1,7 +1,7 @@
-"""Lists of texts for every row of a table, written to a log as the work goes on, so that a kill loses a batch at most.
+"""Lists of texts for every row of a table, written to a log during the work, so that a kill loses at most one batch.
 
-Rows are worked on in blocks. Inside a block they are sorted by length, which saves padding; the log is in the order of
-the blocks, so that a block in memory at a time is enough to put it into the order of the table.
+Rows are processed in blocks. Inside a block they are sorted by length, which saves padding. The log has the blocks in
+order, so restoring the order of the table needs only one block in memory at a time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BLOCK = 1024
 
 
 def blocks(texts: Texts) -> list[range]:
-    """The rows of a table, a block at a time."""
+    """The rows of a table in blocks."""
     return [range(start, min(start + BLOCK, len(texts))) for start in range(0, len(texts), BLOCK)]
 
 
 def missing(texts: Texts, block: range, log: AppendLog) -> list[int]:
-    """The rows of a block that a log does not have yet. It is in order of blocks: only its last one is looked into."""
+    """The rows of a block that are not in the log yet. Blocks are logged in order: only the last may be incomplete."""
     if len(log) >= block.stop:
         return []
     done = {record.get("_id") for record in log.records(block.start)}
@@ -32,7 +32,7 @@ def missing(texts: Texts, block: range, log: AppendLog) -> list[int]:
 
 
 def by_block(texts: Texts, log: AppendLog, field: str) -> Iterator[list[list[Any]]]:
-    """What a log says of every row, in the order of the table, a block in memory at a time."""
+    """The logged lists of every row, in the order of the table, one block at a time."""
     records = log.records()
     for block in blocks(texts):
         found = {record.get("_id"): record.get(field) for record in islice(records, len(block))}
@@ -44,7 +44,7 @@ def by_block(texts: Texts, log: AppendLog, field: str) -> Iterator[list[list[Any
 
 
 def fill(texts: Texts, log: AppendLog, write: Callable[[list[int]], list[list[str]]], batch_size: int) -> int:
-    """Write the queries of all rows that a log does not have; for how many rows that was."""
+    """Write the queries of all rows that are not in the log; returns how many rows were written."""
     before = len(log)
     with progress("Generating queries", len(texts)) as advance:
         advance(before)

@@ -1,4 +1,4 @@
-"""Random numbers that belong to one text: what is drawn does not depend on what else is in the batch."""
+"""Random numbers that belong to one text and do not depend on the rest of the batch."""
 
 from __future__ import annotations
 

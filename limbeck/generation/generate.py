@@ -1,8 +1,8 @@
-"""New queries near the ones you have, as a file of queries without labels: what `limbeck generate` does.
+"""Write new queries near the ones you have to a file without labels: the work of `limbeck generate`.
 
 FILE                  the new queries: `_id`, `text`, `from` (the id of the text it was made from) and `how`
-FILE.manifest.json    what made them, how many there are, and the file's checksum
-FILE.unfinished/      until FILE is there: all that was written so far, a line for each text, each with a checksum
+FILE.manifest.json    settings, counts, and the file's checksum
+FILE.unfinished/      until FILE is complete: the work so far, one line with a checksum for each text
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from limbeck.stores.manifest import Manifest, require_same
 KIND = "limbeck queries"
 SHOWN = 3  # examples
 
-New = tuple[str, int, str]  # the id of the text that it was made from, its number, the new query
+New = tuple[str, int, str]  # id of the source text, number, new query
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Generated:
 
     out: Path
     how: str
-    sources: int  # queries or documents that new queries were made from
-    noun: str  # which of the two
-    queries: int  # new ones
-    known: int  # left out, as the data have them already
-    repeated: int  # left out, as another new one says the same
-    empty: int  # left out, as nothing came of it
-    held_out: int  # queries of the split that were no sources, as a dev or test split has them too
+    sources: int  # number of source texts (queries or documents)
+    noun: str  # what the sources are: queries or documents
+    queries: int  # number of new queries
+    known: int  # left out because the data contain them already
+    repeated: int  # left out because they repeat another new query
+    empty: int  # left out because they are empty
+    held_out: int  # queries of the split that are not used because a dev or test split has them too
     examples: tuple[tuple[str, str], ...]  # a source and a new query
 
 
@@ -60,7 +60,7 @@ def generate_queries(
     draw_from: str | Path | None = None,
     batch_size: int = 8,
 ) -> Generated:
-    """Write new queries to `out`. A kill loses a batch at most; a file that is finished is left as it is."""
+    """Write new queries to `out`. A kill loses at most one batch; a finished file is not changed."""
     out = Path(out)
     _check(settings, model, draw_from, out)
     source = document_source(data, split) if settings.how == "spans" else query_source(data, split)
@@ -101,7 +101,7 @@ def _way(settings: Settings, source: Source, model: str | None, batch_size: int)
 
 
 def _sample(drawn: Texts, source: Source, settings: Settings) -> Iterator[New]:
-    """As many queries of another set as the other ways would write, each once (the control of App. E)."""
+    """As many queries of another set as the other methods would write, without duplicates (the control of App. E)."""
     asked = wanted = settings.per_query * len(source.texts)
     rows = own_draws(settings.seed, "sample", 0).permutation(len(drawn)).tolist()
     seen = set(source.known)
@@ -116,7 +116,7 @@ def _sample(drawn: Texts, source: Source, settings: Settings) -> Iterator[New]:
 
 
 class _Job:
-    """One file of new queries on its way to disk."""
+    """One file of new queries while it is being written."""
 
     def __init__(self, out: Path, source: Source, how: str, identity: dict[str, Any]) -> None:
         self.out, self.source, self.how = out, source, how
@@ -126,8 +126,8 @@ class _Job:
         self._wanted = Manifest(KIND, {"how": how, **identity, **texts}, {})
 
     def finished(self) -> Generated | None:
-        """The result of an earlier call, if this one asks for the same; a file that is another's is refused."""
-        recover_directory(self.out)  # what a killed writer left next to it
+        """The result of an earlier call with the same settings, if any; a file from elsewhere is refused."""
+        recover_directory(self.out)  # clean up after a killed writer
         begun = (self._work / "generate.json").exists()
         if begun:
             self._require_same(self._work, self._work / "generate.json", f"remove {self._work}")
@@ -150,7 +150,7 @@ class _Job:
             raise bad_input(self._manifest, "is damaged", f"remove it and {self.out}") from error
 
     def run(self, way: Way) -> Generated:
-        """Write what is missing, then all of it to the file."""
+        """Write the missing queries to the log, then all of them to the file."""
         texts = self.source.texts
         self._claim()
         with alone_in(self._work):
@@ -159,7 +159,7 @@ class _Job:
             return self.write(self._logged(log))
 
     def _claim(self) -> None:
-        """Begin the folder of unfinished work, or go on in it; it is removed in the end, so it must be ours."""
+        """Create or reopen the folder of unfinished work; it must be ours, because it is removed in the end."""
         manifest = self._work / "generate.json"
         if manifest.exists():
             return
@@ -170,7 +170,7 @@ class _Job:
         self._wanted.save(manifest)
 
     def write(self, new: Iterable[New]) -> Generated:
-        """Write the distinct new ones, the manifest, and remove what is needed no more."""
+        """Write the distinct new queries and the manifest, and remove the unfinished work."""
         distinct = _Distinct(new, self.source.known)
         first: list[New] = []
         with writing(self.out) as handle:
@@ -194,7 +194,7 @@ class _Job:
 
     def _result(self, distinct: _Distinct, first: list[New]) -> Generated:
         texts = self.source.texts
-        made = self.how != "sample"  # what is drawn was made from none of the texts
+        made = self.how != "sample"  # sampled queries are not made from the source texts
         examples = tuple((texts[key] if made else "", text) for key, _, text in first)
         return Generated(
             self.out, self.how, len(texts), self.source.noun, distinct.kept, distinct.known, distinct.repeated,
@@ -217,7 +217,7 @@ class _Job:
 
 
 class _Distinct:
-    """New queries, each once, and counts of those that were left out."""
+    """The distinct new queries, and counts of those that were left out."""
 
     def __init__(self, new: Iterable[New], known: frozenset[str]) -> None:
         self._new, self._known = new, known

@@ -14,27 +14,27 @@ from limbeck.data.tables import TextRecord
 from limbeck.generation.draws import own_draws
 from limbeck.generation.seq2seq import Seq2Seq
 
-CODE_VERSION = 1  # to be raised whenever the same weights, texts and settings would give other queries
-READS = 512  # tokens of a query
+CODE_VERSION = 1  # raise it when the same weights, texts and settings give other queries
+READS = 512  # maximum tokens of a query
 
 
 @dataclass(frozen=True)
 class Perturbation:
     """How far from a query its neighbours are.
 
-    `noise` is the standard deviation of eps in units of the encoder's own states: the root mean square of the states of
-    the query. So the same number means the same for models whose states differ in size. eps is isotropic.
+    `noise` is the standard deviation of eps relative to the encoder states: to the root mean square of the states of
+    the query. So the same value has the same effect on models with states of different size. eps is isotropic.
     """
 
     per_query: int = 2
     seed: int = 0
     noise: float = 0.3
-    mask: float = 0.1  # the chance of each token, special ones apart
-    max_length: int = 64  # tokens of a new query
+    mask: float = 0.1  # probability for each token except special tokens
+    max_length: int = 64  # maximum tokens of a new query
 
 
 class Neighbours:
-    """A seq2seq model that writes a query again, with noise. The noise is all that is random: decoding is greedy."""
+    """A seq2seq model that rewrites a query with noise. Only the noise is random: decoding is greedy."""
 
     def __init__(self, model: Seq2Seq, how: Perturbation, batch_size: int = 8) -> None:
         self.model, self.how, self.batch_size = model, how, batch_size
@@ -52,9 +52,9 @@ class Neighbours:
         return [queries[start : start + many] for start in range(0, len(queries), many)]
 
     def _masked(self, ids: Tensor, mask: Tensor, draws: Sequence[np.random.Generator]) -> tuple[Tensor, Tensor]:
-        """Put the mask token in the place of some tokens; a model without one, like T5, does not see them at all.
+        """Replace some tokens with the mask token, or hide them if the model has no mask token, like T5.
 
-        A query keeps one token at least.
+        At least one token of a query is kept.
         """
         if not self.how.mask:
             return ids, mask
@@ -73,7 +73,7 @@ class Neighbours:
     def _noise(self, states: Tensor, mask: Tensor, draws: Sequence[np.random.Generator]) -> Tensor:
         """eps for every token: [rows, tokens, dim]."""
         eps = np.zeros(states.shape, dtype=np.float32)
-        for place, own in enumerate(draws):  # of a row's own tokens: padding depends on the batch
+        for place, own in enumerate(draws):  # only for the row's own tokens: padding depends on the batch
             seen = mask[place].bool().cpu().numpy()
             eps[place, seen] = own.standard_normal((int(seen.sum()), states.shape[2]))
         weight = mask[:, :, None].to(states.dtype)

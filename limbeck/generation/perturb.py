@@ -1,4 +1,4 @@
-"""Queries near a given one without a model: some words dropped, some neighbours swapped."""
+"""Queries near a given one without a model: drop some words, swap some neighbouring words."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CODE_VERSION = 1
 
 @dataclass(frozen=True)
 class Perturb:
-    """Each word is dropped with chance `drop`; then each word changes places with the next one with chance `swap`.
+    """Drop each word with probability `drop`; then swap each word with the next one with probability `swap`.
 
-    Where chance changes nothing, one word is dropped or moved, so that a query of two words or more always changes.
+    If this changes nothing, one word is dropped or moved, so that a query of two or more words always changes.
     """
 
     per_query: int = 2
@@ -56,7 +56,7 @@ class Perturb:
         while place < len(words) - 1:
             if chances[place] < self.swap:
                 _swap(words, place)
-                place += 1  # a word moves once
+                place += 1  # a word moves at most once
             place += 1
         return words
 

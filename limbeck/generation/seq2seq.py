@@ -1,4 +1,4 @@
-"""A seq2seq model (BART, T5, ...) whose encoder and decoder are called apart, so that its states can be changed."""
+"""A seq2seq model (BART, T5, ...) with separate calls of encoder and decoder, so that the states can be changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Seq2Seq:
 
     @classmethod
     def load(cls, name: str, revision: str | None = None) -> Self:
-        """The model in a folder or under a hub name: safetensors only, and no code of its own is run."""
+        """Load a model from a folder or the hub: safetensors only, and without running code from the model."""
         path = local_folder(name, revision)
         check_folder(path)
         with naming_load_errors(name, "a seq2seq model"), quiet(), complete_weights(path):
@@ -45,7 +45,7 @@ class Seq2Seq:
         return cls(model.to(chosen_device()), tokenizer)
 
     def identity(self) -> dict[str, Any]:
-        """All of the model that changes what it writes."""
+        """Everything about the model that changes its output."""
         return {
             "model": weights_digest(self.model),
             "tokenizer": tokeniser_digest(self.tokenizer),
@@ -60,14 +60,14 @@ class Seq2Seq:
         return features["input_ids"], features["attention_mask"]
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """What the encoder makes of tokens: [texts, tokens, dim]."""
+        """The encoder states of the tokens: [texts, tokens, dim]."""
         with torch.inference_mode(), quiet():
             return self.model.get_encoder()(ids, attention_mask=mask).last_hidden_state
 
     def decode(
         self, states: Tensor, mask: Tensor, max_length: int, processors: LogitsProcessorList | None = None
     ) -> list[str]:
-        """One text for each row of states, by greedy choice."""
+        """One text for each row of states, by greedy decoding."""
         with torch.inference_mode(), quiet():
             written = self.model.generate(
                 encoder_outputs=BaseModelOutput(last_hidden_state=states),  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ class Seq2Seq:
         return [" ".join(text.split()) for text in self.tokenizer.batch_decode(written, skip_special_tokens=True)]
 
     def _settings(self, max_length: int) -> Any:
-        """The model's own settings, except for one greedy beam."""
+        """The model's own generation settings, but greedy with one beam."""
         settings = copy.deepcopy(self.model.generation_config)
         most = min(max_length, self._writes)
         settings.update(num_beams=1, do_sample=False, max_new_tokens=most, max_length=None, early_stopping=False)
@@ -87,5 +87,5 @@ class Seq2Seq:
 
 
 def _positions(config: Any) -> int:
-    """How many tokens a model has positions for; T5's are relative and have no end."""
+    """The maximum number of positions of a model; T5's positions are relative and have no limit."""
     return int(getattr(config, "max_position_embeddings", None) or 10**9)

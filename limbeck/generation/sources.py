@@ -1,6 +1,6 @@
-"""What new queries are made from: the training queries of a data set, a file of queries, or documents.
+"""The texts from which new queries are made: training queries of a data set, a file of queries, or documents.
 
-Queries that measure a model stay out: no query of a dev or test split is a source, whatever other split it is in.
+Queries for evaluation are left out: no query of a dev or test split is a source, even if it is in another split too.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 
 TRAIN = "train"
-_MEASURES = re.compile(r"(dev|test|val|eval)", re.IGNORECASE)  # how splits that measure a model begin
+_MEASURES = re.compile(r"(dev|test|val|eval)", re.IGNORECASE)  # prefixes of splits for evaluation
 _FILES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True)
 class Source:
-    """Texts to make queries from, and what is known already."""
+    """Texts to make queries from, and the queries that exist already."""
 
     texts: Texts
-    noun: str  # what the texts are
-    known: frozenset[str] = frozenset()  # keys of all queries of the data; none of them is new
+    noun: str  # "queries" or "documents"
+    known: frozenset[str] = frozenset()  # keys of all queries of the data, which do not count as new
     held_out: int = 0  # queries of the split that a dev or test split has too
-    lengths: tuple[int, ...] = field(default=())  # words of each training query
+    lengths: tuple[int, ...] = field(default=())  # number of words of each training query
 
 
 def query_source(source: str | Path, split: str | None = None) -> Source:
@@ -48,7 +48,7 @@ def query_source(source: str | Path, split: str | None = None) -> Source:
 
 
 def document_source(source: str | Path, split: str | None = None) -> Source:
-    """The documents of a data set or of a file; `split` has the queries that spans are as long as, if there are any."""
+    """The documents of a data set or a file; spans get the lengths of the queries of `split`, if there are any."""
     corpus = _corpus_alone(source)
     if corpus is not None:
         _refuse_split(source, split)
@@ -72,7 +72,7 @@ def titles(source: str | Path) -> Texts:
 
 
 def training_queries(data: RankingData, split: str | None) -> tuple[Texts, int]:
-    """The queries of a split that no dev or test split has, and how many were left out; all, where none is judged."""
+    """The queries of a split that are in no dev or test split, and how many were left out; all, if none is judged."""
     if split is not None and _MEASURES.match(split):
         problem = f"--split {split}: queries that measure a model must not be trained on"
         raise LimbeckError(f"{problem}; choose a training split")
@@ -97,7 +97,7 @@ def _is_file(source: str | Path) -> bool:
 
 
 def _corpus_alone(source: str | Path) -> Texts | None:
-    """The documents of a file, or of a folder that has nothing but `corpus.jsonl`."""
+    """The documents of a file, or of a folder that contains only `corpus.jsonl`."""
     if _is_file(source):
         return read_queries(source, "document", may_be_empty=True)
     folder = Path(source).expanduser()

@@ -1,6 +1,6 @@
-"""Pseudo-queries for those who have no queries: spans of their documents.
+"""Pseudo-queries for users without queries: spans of their documents.
 
-A span is a whole sentence, or some words in a row inside one, as many as a query has; each of the two half of the time.
+A span is either a whole sentence, or some consecutive words of one, as many as a query has; each with probability 1/2.
 A title counts as a sentence.
 """
 
@@ -18,15 +18,15 @@ from limbeck.files import digest
 from limbeck.generation.draws import own_draws
 
 CODE_VERSION = 1
-LENGTHS = tuple(range(3, 13))  # words of a query, where there are none to learn it from
-LONGEST = 32  # words of a sentence; what follows is cut
+LENGTHS = tuple(range(3, 13))  # words per query, if there are no queries to take lengths from
+LONGEST = 32  # maximum words of a sentence; the rest is cut
 _END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 _EDGES = " \t\n,;:()[]{}\"'"
 
 
 @dataclass(frozen=True)
 class Spans:
-    """`lengths` are numbers of words to draw from, one for each query that was counted."""
+    """`lengths` has one number of words for each known query; lengths are drawn from it."""
 
     per_query: int = 2
     seed: int = 0
@@ -45,7 +45,7 @@ class Spans:
         found = sentences(f"{title}\n\n{text}")
         if not found:
             return [""] * self.per_query
-        order = own_draws(self.seed, key, -1).permutation(len(found))  # another sentence for each, while there are any
+        order = own_draws(self.seed, key, -1).permutation(len(found))  # use all sentences before any again
         return [
             self._span(found[order[number % len(found)]], own_draws(self.seed, key, number))
             for number in range(self.per_query)
@@ -60,6 +60,6 @@ class Spans:
 
 
 def sentences(text: str) -> list[list[str]]:
-    """The words of each sentence; sentences of one word only where there are no others."""
+    """The words of each sentence; one-word sentences are only used if there are no others."""
     found = [words for words in (part.split() for part in _END.split(text)) if words]
     return [words for words in found if len(words) > 1] or found

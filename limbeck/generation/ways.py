@@ -1,7 +1,7 @@
-"""How new queries are made: `model`, `perturb` or `spans` write some for each text; `sample` draws as many from others.
+"""Methods to make new queries: `model`, `perturb` and `spans` write some for each text; `sample` draws other queries.
 
-Whatever a way draws belongs to the text and the number of the new query (`draws.py`), so the same seed gives the same
-queries, whatever was killed in between and however large a batch is.
+Random numbers depend only on the text and the number of the new query (`draws.py`), so the same seed gives the same
+queries, even after a kill or with another batch size.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Way(Protocol):
     def batch_size(self) -> int: ...
 
     def identity(self) -> dict[str, Any]:
-        """Everything except the texts that changes what is written."""
+        """Everything except the texts that changes the result."""
 
     def write(self, rows: Sequence[TextRecord]) -> list[list[str]]:
-        """The new queries of each text, given as (id, title, text); an empty one where nothing came of it."""
+        """The new queries of each text, given as (id, title, text); a query may be empty if the method found none."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of `limbeck generate`; None is the default of the way, and right for all others."""
+    """The options of `limbeck generate`; None means the method's default. Options of other methods must be None."""
 
     how: str
     per_query: int = 2
@@ -63,5 +63,5 @@ class Settings:
             raise LimbeckError(f"--max-length {self.max_length}: nothing could be written; give 1 or more")
 
     def given(self) -> dict[str, Any]:
-        """What decides the queries, as far as it was said."""
+        """The settings that were given, which decide the queries."""
         return {name: value for name, value in asdict(self).items() if value is not None}

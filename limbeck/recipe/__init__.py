@@ -1,4 +1,4 @@
-"""The recipe: one YAML file that says everything about a run, and its checks."""
+"""The recipe: one YAML file with all settings of a run, and its validation."""
 
 from __future__ import annotations
 

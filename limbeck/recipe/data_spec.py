@@ -1,4 +1,4 @@
-"""`data` in a recipe: which texts, and how many."""
+"""`data` in a recipe: which texts to use, and how many."""
 
 from __future__ import annotations
 

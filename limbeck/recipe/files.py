@@ -1,4 +1,4 @@
-"""Reading and writing recipes: YAML with line numbers in its errors, shipped recipes by name, overrides."""
+"""Read and write recipes: YAML with line numbers in errors, shipped recipes by name, overrides."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_recipe(source: str | Path | dict[str, Any] | Recipe, overrides: list[st
 
 
 def read_recipe(source: str | Path) -> tuple[Path, dict[str, Any], yaml.Node | None]:
-    """The file of a recipe, its values before they are checked, and its tree."""
+    """The file of a recipe, its values before validation, and its YAML tree."""
     path = Path(source)
     if str(source) in shipped() and not path.exists():
         path = shipped()[str(source)]
@@ -60,16 +60,16 @@ def read_recipe(source: str | Path) -> tuple[Path, dict[str, Any], yaml.Node | N
 
 
 def variants() -> dict[str, Path]:
-    """The variants of students that come with limbeck, by name."""
+    """The student variants that come with limbeck, by name."""
     folder = Path(str(files("limbeck") / "recipes" / "variants"))
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
-    """A recipe with another student, and other stages if the variant has some; by a shipped name or from a file.
+    """A recipe with another student, and other stages if the variant has any. `source` is a shipped name or a file.
 
-    What the recipe says of a student of that kind stays, and of another kind what students of all kinds have (weights,
-    layers, lengths), unless the variant says more.
+    The variant's values win. The recipe's student keeps all its other keys if it has the same kind; otherwise it keeps
+    only the keys that all kinds share (weights, layers, lengths).
     """
     path = variants()[source] if source in variants() and not Path(source).exists() else Path(source)
     changes, _ = _read(path, "variant", did_you_mean(source, list(variants())))
@@ -90,7 +90,7 @@ def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def _read(path: Path, what: str, remedy: str) -> tuple[Any, yaml.Node | None]:
-    """The values of a YAML file, and its tree, which knows the lines."""
+    """The values of a YAML file, and its tree, which has the line numbers."""
     if not path.is_file():
         exists = path.exists() or path.is_symlink()
         raise bad_input(path, f"is not a file with a {what}" if exists else f"no such {what}", remedy)
@@ -107,7 +107,7 @@ def _read(path: Path, what: str, remedy: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _why(error: Exception) -> str:
-    """What YAML dislikes, in a few words: a bad character, a date that does not exist, a number of 5,000 digits."""
+    """Why YAML rejects a file, briefly: a bad character, a date that does not exist, a number of 5,000 digits."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).splitlines()[0]
@@ -120,9 +120,9 @@ def parse_recipe(
     overrides: list[str] | None = None,
     fallback: str = "correct it in the recipe",
 ) -> Recipe:
-    """Validate a dictionary as a recipe; the first mistake becomes one line that names its place.
+    """Validate a dictionary as a recipe; the first mistake becomes a one-line error with its location.
 
-    `fallback` is the remedy for mistakes that have none of their own.
+    `fallback` is the remedy for errors that bring none.
     """
     from limbeck.recipe.recipe import Recipe
 
@@ -146,7 +146,7 @@ def parse_recipe(
 
 
 def renamed(values: Any, place: str | None = None) -> Any:
-    """A recipe with the names that keys have now; with a `place` to name, old ones get a line each."""
+    """A recipe with old keys replaced by their new names; if `place` is given, each old key prints a hint."""
     found: set[str] = set()
     try:
         values = _renamed(values, found, {})
@@ -158,13 +158,13 @@ def renamed(values: Any, place: str | None = None) -> Any:
 
 
 def hint_at_new_names(keys: Iterable[str], place: str) -> None:
-    """A line for each key that has another name by now."""
+    """Print a hint for each key that has been renamed."""
     for old in sorted({*keys} & RENAMED.keys()):
         say(f"{place}: {old} is called {RENAMED[old]} now; the old name still works")
 
 
 def _renamed(value: Any, found: set[str], known: dict[int, Any]) -> Any:
-    """`known` has what aliases share: each part is renamed once."""
+    """Rename keys recursively. `known` maps parts that YAML aliases share, so that each is renamed once."""
     if not isinstance(value, dict | list) or id(value) in known:
         return known.get(id(value), value)
     if isinstance(value, list):
@@ -184,7 +184,7 @@ def _renamed(value: Any, found: set[str], known: dict[int, Any]) -> Any:
 
 
 def _refuse_nul(value: Any, place: str, seen: set[int]) -> None:
-    """No file name, model or text of a recipe can have a NUL in it. `seen` holds what aliases share."""
+    """Refuse a NUL in any file name, model or text of a recipe. `seen` holds parts that YAML aliases share."""
     if isinstance(value, str) and "\0" in value:
         raise bad_input(place, f"{value.replace(chr(0), chr(92) + '0')!r} has a NUL in it", "remove it")
     if isinstance(value, dict | list) and id(value) not in seen:
@@ -194,7 +194,7 @@ def _refuse_nul(value: Any, place: str, seen: set[int]) -> None:
 
 
 def _explain(error: Any, location: list[int | str]) -> tuple[str, str]:
-    """What is wrong and, if that is known, what to do about it; our validators say both, with a semicolon between."""
+    """The problem, and the remedy if there is one; our validators give both, separated by a semicolon."""
     if error["type"] == "extra_forbidden":
         return "unknown key", did_you_mean(str(location[-1]), _fields_at(location[:-1]))
     if error["type"] == "missing":
@@ -213,7 +213,7 @@ def _fields_at(location: list[int | str]) -> list[str]:
         if isinstance(part, int):
             continue
         model = _model_in(model.model_fields[part].annotation)
-    if model is MatcherConfig:  # which kind it is was not asked for
+    if model is MatcherConfig:  # the kind is not known here
         return sorted({key for found in architectures().values() for key in found.config_type.model_fields})
     return list(model.model_fields)
 
@@ -244,7 +244,7 @@ def _line_of(tree: yaml.Node | None, location: list[int | str]) -> int | None:
 
 
 def set_value(values: dict[str, Any], override: str, option: str = "--set") -> dict[str, Any]:
-    """Apply one `key.path=value`; the value is YAML. The given dictionary is left as it is."""
+    """Apply one `key.path=value`; the value is YAML. The given dictionary is not changed."""
     path, separator, text = override.partition("=")
     if not separator or not path:
         raise LimbeckError(f"{option} {override}: not of the form key.path=value; e.g. {option} stages.0.steps=100")
@@ -274,6 +274,6 @@ def set_value(values: dict[str, Any], override: str, option: str = "--set") -> d
 
 
 def write_recipe(recipe: Recipe, path: str | Path) -> None:
-    """Write a recipe as resolved: every default spelled out."""
+    """Write a validated recipe with all defaults filled in."""
     with write_atomically(path, "w") as handle:
         yaml.safe_dump(recipe.model_dump(mode="json"), handle, sort_keys=False, allow_unicode=True, width=120)

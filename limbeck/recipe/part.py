@@ -1,4 +1,4 @@
-"""What all parts of a recipe have in common."""
+"""The base class for all parts of a recipe."""
 
 from __future__ import annotations
 

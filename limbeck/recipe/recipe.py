@@ -1,4 +1,4 @@
-"""A recipe: data + teacher + student + stages, as one YAML file or its Python twin."""
+"""A recipe: data + teacher + student + stages, as a YAML file or a Python object."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from limbeck.recipe.teacher_spec import TeacherSpec, teacher_of
 from limbeck.signals import PAIR_SIGNALS, TOKEN_SIGNALS
 
 LONGEST_NAME = 100  # bytes; file names have at most 255, and a sweep appends to it
-EMBEDDINGS = frozenset({"queries", "documents"})  # without a teacher, those of the student's start
-READERS = {"token_logits": "dual_encoder", "seen_token_logits": "cross_encoder"}  # who can be asked for tokens
-POOLINGS = {  # what makes a cross-encoder show a signal of pairs
+EMBEDDINGS = frozenset({"queries", "documents"})  # without a teacher, the student's initial model provides them
+READERS = {"token_logits": "dual_encoder", "seen_token_logits": "cross_encoder"}  # which kind has each signal
+POOLINGS = {  # the pooling that a cross-encoder needs for each signal of pairs
     "query_proxies": "pooling: weighted, special or segments",
     "document_proxies": "pooling: weighted, special or segments",
     "pair_embeddings": "pooling: cls or mean",
@@ -58,7 +58,7 @@ class Recipe(Part):
     @field_validator("name")
     @classmethod
     def _name_is_a_folder_name(cls, value: str) -> str:
-        """Results go to runs/NAME by default, so a name must not lead out of there."""
+        """A name must not lead out of runs/, because results go to runs/NAME by default."""
         if not value.strip() or value.startswith(".") or not value.isprintable() or set(value) & set("/\\"):
             raise ValueError(f"{value!r} cannot name a folder in runs/; use letters, digits and hyphens")
         if len(value.encode()) > LONGEST_NAME:
@@ -83,7 +83,7 @@ class Recipe(Part):
         return self.seed if self.teacher is None or self.teacher.seed is None else self.teacher.seed
 
     def every_stage(self) -> dict[str, Stage]:
-        """The student's and the teacher's stages, by the keys that a recipe has for them."""
+        """The student's and the teacher's stages, by their keys in a recipe."""
         teachers = self.teacher.stages if self.teacher else []
         students = {f"stages.{number}": stage for number, stage in enumerate(self.stages)}
         return students | {f"teacher.stages.{number}": stage for number, stage in enumerate(teachers)}
@@ -124,7 +124,7 @@ class Recipe(Part):
         return self
 
     def _refuse_unused_texts(self) -> None:
-        """Name further texts that no part of the recipe would read."""
+        """Refuse extra texts that no part of the recipe would read."""
         fits = self.student.fits_to_reference
         for key, side in (("spans", "queries"), ("unlabelled_documents", "documents")):
             read = any(stage.takes_texts and side in stage.student_signals for stage in self.stages)
@@ -133,7 +133,7 @@ class Recipe(Part):
                 raise ValueError(f"{problem}; add a stage with match_embeddings, set student.align, or drop it")
 
     def _refuse_unreadable_tokens(self) -> None:
-        """Name models that cannot show the embeddings or tokens that their objectives ask for."""
+        """Refuse models that cannot provide the embeddings or tokens that their objectives need."""
         trained = {"student": (self.student, self.stages)}
         if self.teacher is not None and self.teacher.train is not None:
             trained["teacher.train"] = (self.teacher.train, self.teacher.stages)
@@ -147,7 +147,9 @@ class Recipe(Part):
                     raise ValueError(f"{problem}; change it, or drop it")
 
     def _refuse_unseen_pairs(self) -> None:
-        """A teacher's embeddings of pairs are not stored, and not every cross-encoder has them."""
+        """Refuse objectives on embeddings of pairs that the teacher cannot provide: they are not stored, and not every
+        cross-encoder has them.
+        """
         for number, stage in enumerate(self.stages):
             for _, objective in stage.weighted_objectives():
                 wanted = sorted(objective.needs_teacher & PAIR_SIGNALS)

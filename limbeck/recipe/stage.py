@@ -1,4 +1,4 @@
-"""A stage of training: what is trained, on which lists, by which objectives, for how long."""
+"""A stage of training: what is trained, on which lists, with which objectives, for how long."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ListSpec(Part):
 
     @property
     def asks_teacher(self) -> bool:
-        """Whether the choice of documents needs the teacher's scores."""
+        """Whether choosing the documents requires the teacher's scores."""
         return self.pick == "top" or self.false_negative_margin is not None
 
     @model_validator(mode="after")
@@ -60,7 +60,7 @@ def _minable(name: str) -> bool:
 
 
 class Stage(Part):
-    """What is trained, on what, by which objectives, for how long."""
+    """What is trained, on what, with which objectives, for how long."""
 
     objectives: list[str] = Field(min_length=1, description="e.g. `softmax_ce(tau=2)` or `0.1 * one_hot`")
     steps: int | None = Field(None, ge=1)
@@ -121,32 +121,32 @@ class Stage(Part):
 
     @property
     def teacher_signals(self) -> frozenset[str]:
-        """What the objectives need of the teacher."""
+        """The signals that the objectives need from the teacher."""
         return frozenset[str]().union(*(each.needs_teacher for _, each in self.weighted_objectives()))
 
     @property
     def student_signals(self) -> frozenset[str]:
-        """What the objectives need of the student."""
+        """The signals that the objectives need from the student."""
         return frozenset[str]().union(*(each.needs_student for _, each in self.weighted_objectives()))
 
     @property
     def takes_texts(self) -> bool:
-        """Whether its objectives learn from texts that are in no list, so that every text is an example."""
+        """Whether the objectives learn from texts instead of lists, so that every text is an example."""
         return all(each.takes_texts for _, each in self.weighted_objectives()) or self.student_signals <= {"queries"}
 
     @property
     def restores_tokens(self) -> bool:
-        """Whether the student needs a head that restores masked tokens, or names those that it sees."""
+        """Whether the student needs a head that predicts masked or visible tokens."""
         return any(objective.needs_student & TOKEN_SIGNALS for _, objective in self.weighted_objectives())
 
     @property
     def only_restores_tokens(self) -> bool:
-        """Whether nothing behind the token states, such as a projection, has a part in the loss."""
+        """Whether the loss uses token states only, and not a projection or anything else after them."""
         return all(objective.needs_student <= TOKEN_SIGNALS for _, objective in self.weighted_objectives())
 
     @property
     def uses_unscored(self) -> bool:
-        """Whether some objective learns from labels alone, and so from documents that the teacher did not score."""
+        """Whether some objective learns from labels only, and so also from documents that the teacher did not score."""
         return any(each.needs_labels and not each.needs_teacher for _, each in self.weighted_objectives())
 
     @property

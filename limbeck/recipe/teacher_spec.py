@@ -14,7 +14,7 @@ from limbeck.recipe.stage import Stage
 
 
 class TeacherSpec(Part):
-    """Who teaches: a model, one that is trained first, or scores that were made elsewhere."""
+    """Where the teacher comes from: a model, a matcher that is trained first, or existing scores."""
 
     model: str | None = Field(None, description="a folder or a hub name")
     revision: str | None = None
@@ -79,8 +79,8 @@ class TeacherSpec(Part):
 
 
 def teacher_of(run: Path, source: Any) -> dict[str, Any]:
-    """`teacher: NAME` in full: the teacher of a run, as it was used there, with its scores if the data are the same and
-    it was not live; or else a model.
+    """`teacher: NAME` in full. A run gives its teacher with the same settings, and its scores if the data are the same
+    and the teacher was not live. Any other name is a model.
     """
     place = run / "recipe.yaml"
     if not place.is_file():

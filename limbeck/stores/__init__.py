@@ -1,4 +1,4 @@
-"""What is computed once and kept: encodings of texts, and a teacher's scores."""
+"""Results that are computed once and stored: encodings of texts, and teacher scores."""
 
 from limbeck.stores.encodings import EncodingStore, encode_with_store, store_path
 from limbeck.stores.ragged import Ragged

@@ -1,4 +1,4 @@
-"""A file of JSON lines that a long job appends to: complete lines are never lost, incomplete ones dropped."""
+"""A file of JSON lines that a long job appends to: complete lines are never lost, incomplete ones are dropped."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CHECKED = re.compile(rb'(.*), "checksum": "([0-9a-f]{32})"}\n')
 
 
 class AppendLog:
-    """Whole lines only. One process at a time may append (`limbeck.files.alone_in`).
+    """A log of whole lines. Only one process at a time may append (`limbeck.files.alone_in`).
 
-    With `checked`, every line ends in a checksum of itself. Lines from the first damaged one on are dropped when the
-    log is opened, so that whoever writes it does their work again.
+    With `checked`, every line ends with its checksum. When the log is opened, the first damaged line and all lines
+    after it are dropped, so that their work is done again.
     """
 
     def __init__(self, path: Path, checked: bool = False) -> None:
@@ -33,7 +33,7 @@ class AppendLog:
         return self._lines
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
-        """Add records; when this returns they survive a power cut."""
+        """Append records; when this returns they survive a power cut."""
         added = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
         if self._checked:
             added = [_with_checksum(line) for line in added]
@@ -48,12 +48,12 @@ class AppendLog:
         self._lines += len(added)
 
     def records(self, start: int = 0) -> Iterator[dict[str, Any]]:
-        """The records from number `start` on."""
+        """The records, starting with number `start`."""
         if self._lines > start:
             yield from (parse_json(self.path, *line) for line in islice(lines(self.path), start, None))
 
     def _recover(self) -> int:
-        """Cut off a last line without its end, and what follows a damaged line; the number of whole lines."""
+        """Cut off an incomplete last line, and everything from a damaged line on; returns the number of whole lines."""
         if self._checked:
             return self._recover_checked()
         count = end = position = 0
@@ -75,7 +75,7 @@ class AppendLog:
                     break
                 count, end = count + 1, end + len(line)
             if end < os.fstat(handle.fileno()).st_size:
-                if line.endswith(b"\n"):  # a kill leaves no line end behind
+                if line.endswith(b"\n"):  # otherwise it is only incomplete, after a kill
                     say(f"{self.path}:{count + 1}: is damaged; everything from this line on is computed again")
                 handle.truncate(end)
                 os.fsync(handle.fileno())

@@ -1,4 +1,4 @@
-"""Finding a row by the content of its text: digests of 16 bytes, sorted, searched by numpy.
+"""Find a row by the content of its text: 16-byte digests, sorted, searched with numpy.
 
 A Python dictionary of 10 million texts would take more than a gigabyte. A sorted index takes 24 bytes per text, is a
 memory-mapped file, and finds 10,000 texts in a few milliseconds.
@@ -15,7 +15,7 @@ DIGEST_BYTES = 16
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # texts from damaged sources hold lone surrogates
+    return text.encode("utf-8", "surrogatepass")  # texts from damaged sources may contain lone surrogates
 
 
 def _table(digests: Iterable[bytes]) -> np.ndarray:
@@ -28,7 +28,7 @@ def text_digests(texts: Iterable[str]) -> np.ndarray:
 
 
 def pair_digests(query_ids: Sequence[str], document_ids: Sequence[str]) -> np.ndarray:
-    """The digest of each (query id, document id): [pairs, 16] uint8; neighbours of one query share its hashing."""
+    """The digest of each (query id, document id): [pairs, 16] uint8; consecutive pairs of a query hash its id once."""
 
     def each() -> Iterable[bytes]:
         last, started = None, blake2b(digest_size=DIGEST_BYTES)
@@ -45,11 +45,11 @@ def pair_digests(query_ids: Sequence[str], document_ids: Sequence[str]) -> np.nd
 
 
 def _words(digests: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(digests).view("<u8")  # [n, 2]: two comparisons of integers instead of 16 of bytes
+    return np.ascontiguousarray(digests).view("<u8")  # [n, 2]: compare two integers instead of 16 bytes
 
 
 def sorted_index(digests: np.ndarray) -> np.ndarray:
-    """[3, n] uint64: both halves of the digests, in ascending order, and the row that each belongs to."""
+    """[3, n] uint64: both halves of the digests, in ascending order, and the row of each."""
     words = _words(digests)
     order = np.lexsort((words[:, 1], words[:, 0]))
     return np.ascontiguousarray(np.stack([words[order, 0], words[order, 1], order.astype("<u8")]))
@@ -63,14 +63,14 @@ def digests_in_row_order(index: np.ndarray) -> np.ndarray:
 
 
 def find(index: np.ndarray, digests: np.ndarray) -> np.ndarray:
-    """The row of each digest, -1 where the index does not have it: [n] int64."""
+    """The row of each digest, -1 if it is not in the index: [n] int64."""
     rows = np.full(len(digests), -1, dtype=np.int64)
     if not index.shape[1] or not len(digests):
         return rows
     words = _words(digests)
     at = np.searchsorted(index[0], words[:, 0])
     open_ones = np.flatnonzero(at < index.shape[1])
-    while len(open_ones):  # once, except for digests that share their first half
+    while len(open_ones):  # one pass, except for digests that share their first half
         place = at[open_ones]
         alike = index[0][place] == words[open_ones, 0]
         open_ones, place = open_ones[alike], place[alike]
@@ -83,9 +83,9 @@ def find(index: np.ndarray, digests: np.ndarray) -> np.ndarray:
 
 
 def locate(indexes: Sequence[np.ndarray], digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of several indexes has each digest, and its row there; both -1 where none has it: [n] int64 each."""
+    """For each digest, the index that has it, and its row there; both are -1 if none has it: [n] int64 each."""
     owners, rows = np.full((2, len(digests)), -1, dtype=np.int64)
-    wanted = np.argsort(_words(digests)[:, 0])  # in order, so that the searches walk through memory
+    wanted = np.argsort(_words(digests)[:, 0])  # sorted, so that the searches access memory in order
     for owner, index in enumerate(indexes):
         found = find(index, digests[wanted])
         here = found >= 0

@@ -24,9 +24,9 @@ FLOAT16_OVERFLOW = 65520.0  # rounds to infinity
 
 
 def as_ragged(vectors: np.ndarray | Ragged | Sequence[np.ndarray], texts: int, shape: tuple[int | None, ...]) -> Ragged:
-    """Vectors in any of the forms that may be given, once their shape is the store's.
+    """Vectors in any accepted form, after a check of their shape.
 
-    `shape` is that of one text's vectors: (dim,), (tokens, dim), or (None, dim) where the number differs.
+    `shape` is the shape of one text's vectors: (dim,), (tokens, dim), or (None, dim) if the number differs.
     """
     if shape[0] is not None or len(shape) == 1:
         array = np.asarray(vectors, dtype=np.float32)
@@ -43,7 +43,7 @@ def as_ragged(vectors: np.ndarray | Ragged | Sequence[np.ndarray], texts: int, s
 
 
 def refuse_non_finite(vectors: Ragged, texts: Sequence[str], dtype: str) -> None:
-    """A vector that is not finite, as given or as it would be stored, names its text."""
+    """Refuse a vector that is not finite, as given or as stored; the error names its text."""
     limit = FLOAT16_OVERFLOW if dtype == "float16" else np.inf
     good = (np.abs(vectors.vectors) < limit).all(axis=-1)  # false for NaN, and for infinity
     if not good.all():
@@ -69,7 +69,7 @@ def write_shard(
 
 
 def merge_shards(sources: Sequence[MappedShard], folder: Path) -> tuple[Files, Facts]:
-    """Write several shards as one, row after row in their order, without holding the vectors in memory."""
+    """Write several shards as one, rows in order, without holding the vectors in memory."""
     files = {}
     for name in sources[0].shard.files:
         arrays = [source[name].array for source in sources]

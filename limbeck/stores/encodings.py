@@ -1,16 +1,16 @@
-"""Encodings on disk: what a tower computed for a text, computed once.
+"""Encodings on disk: the output of a tower for each text, computed once.
 
-A text is known by its content, so that a changed text is encoded again and an unchanged one never, whatever its id.
-The `key` of a store holds all that changes the vectors (weights, tokeniser, lengths, prompts, side, pooling, dtype,
-code version); a store with another key is refused, and `store_path` gives every key a directory of its own.
+A text is identified by its content: a changed text is encoded again, an unchanged one is not, even if its id changes.
+The `key` of a store contains everything that changes the vectors (weights, tokeniser, lengths, prompts, side, pooling,
+dtype, code version). A store with another key is refused, and `store_path` gives every key its own directory.
 
     store = EncodingStore.open(store_path(root, key), key, dim=384)
     encode_with_store(store, texts, tower.encode)
     vectors = store.get(texts)                      # [texts, 384]
 
 A text has one vector (`tokens=None`), a fixed number (`tokens=4`), or as many as it has tokens (`tokens="ragged"`).
-Vectors come back as float32, whatever they are stored as. Rows are numbered in the order of arrival and keep their
-numbers for good, so an index over a store may hold row numbers.
+Vectors are returned as float32 in any case. Rows are numbered in order of arrival, and the numbers never change,
+so an index over a store may use row numbers.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from limbeck.stores.ragged import Ragged, spans
 from limbeck.stores.shards import Facts, Files, MappedShard, ShardDirectory, ShardedStore
 
 KIND = "limbeck encodings"
-LARGE = 2**29  # a larger shard is not merged any more
+LARGE = 2**29  # bytes; larger shards are not merged
 
 Tokens = int | Literal["ragged"] | None
 GivenVectors = np.ndarray | Ragged | Sequence[np.ndarray]
 
 
 def store_path(root: str | Path, key: dict[str, Any]) -> Path:
-    """The directory under `root` for this key and no other."""
+    """The directory under `root` for this key."""
     return Path(root) / digest(canonical(key))
 
 
 class EncodingStore(ShardedStore):
-    """Vectors per text; see the module for what it promises, and `limbeck.stores.shards` for how."""
+    """Vectors per text. The module's docstring describes the guarantees; `limbeck.stores.shards` implements them."""
 
     def __init__(self, path: Path, wanted: Manifest, *, any_identity: bool = False) -> None:
         self._shards = ShardDirectory(path, wanted, LARGE, merge_shards, any_identity=any_identity)
@@ -64,7 +64,7 @@ class EncodingStore(ShardedStore):
     def open(
         cls, path: str | Path, key: dict[str, Any], dim: int, dtype: Precision = "float32", tokens: Tokens = None
     ) -> EncodingStore:
-        """Open the store at `path`, or begin one: nothing is written before the first append."""
+        """Open the store at `path`, or create it: nothing is written before the first append."""
         if dtype not in PRECISIONS:
             raise LimbeckError(f"{path}: cannot store vectors as {dtype!r}; choose one of {', '.join(PRECISIONS)}")
         layout = {"dim": dim, "dtype": dtype, "tokens": tokens}
@@ -72,23 +72,23 @@ class EncodingStore(ShardedStore):
 
     @classmethod
     def read(cls, path: str | Path) -> EncodingStore:
-        """Open an existing store for reading, whatever its key."""
+        """Open an existing store for reading, with any key."""
         return cls(Path(path), Manifest(KIND, {}, {}), any_identity=True)
 
     @property
     def error(self) -> ReconstructionError:
-        """What the choice of dtype cost, over all that is stored; nothing for float32."""
+        """The error of the stored precision, over all vectors; 0 for float32."""
         facts = [mapped.shard.facts for mapped in self._shards.shards if mapped.shard.facts]
         return sum(map(ReconstructionError.from_json, facts), ReconstructionError())
 
     def rows(self, texts: Iterable[str]) -> np.ndarray:
-        """The row of each text, -1 where it is not stored: [texts] int64."""
+        """The row of each text, -1 if it is not stored: [texts] int64."""
         return self._find(text_digests(texts))
 
     def _find(self, digests: np.ndarray) -> np.ndarray:
         shards = self._shards.shards
         owners, rows = locate([mapped["index.npy"].array for mapped in shards], digests)
-        starts = np.array([*(mapped.start for mapped in shards), 0])  # the last one is for owner -1
+        starts = np.array([*(mapped.start for mapped in shards), 0])  # the last entry is for owner -1
         return rows + starts[owners]
 
     def _absent(self, digests: np.ndarray) -> np.ndarray:
@@ -96,15 +96,15 @@ class EncodingStore(ShardedStore):
         return distinct[self._find(digests[distinct]) < 0]
 
     def missing(self, texts: Iterable[str]) -> list[int]:
-        """The positions of the texts that have no vectors yet; of equal texts, the first one's."""
+        """The positions of the texts that have no vectors yet; of equal texts, only the first."""
         return self._absent(text_digests(texts)).tolist()
 
     def get(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of the texts: [texts, dim], or [texts, tokens, dim]. Each text must be stored."""
+        """The vectors of the texts: [texts, dim], or [texts, tokens, dim]. All texts must be stored."""
         return self.take(self._rows_of_all(texts))
 
     def get_ragged(self, texts: Sequence[str]) -> Ragged:
-        """The vectors of the texts in a ragged store. Each text must be stored."""
+        """The vectors of the texts in a ragged store. All texts must be stored."""
         return self.take_ragged(self._rows_of_all(texts))
 
     def _rows_of_all(self, texts: Sequence[str]) -> np.ndarray:
@@ -116,7 +116,7 @@ class EncodingStore(ShardedStore):
         return rows
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of numbered rows: [rows, dim], or [rows, tokens, dim]."""
+        """The vectors of rows by number: [rows, dim], or [rows, tokens, dim]."""
         if self.tokens == "ragged":
             raise LimbeckError(f"{self.path}: has different numbers of vectors per text; use the ragged methods")
         shape = (self.dim,) if self.tokens is None else (self.tokens, self.dim)
@@ -127,11 +127,11 @@ class EncodingStore(ShardedStore):
         return vectors
 
     def encodings(self, rows: np.ndarray) -> np.ndarray | Ragged:
-        """The vectors of numbered rows, in whatever shape the store holds them."""
+        """The vectors of rows by number, in the shape of the store."""
         return self.take_ragged(rows) if self.tokens == "ragged" else self.take(rows)
 
     def take_ragged(self, rows: np.ndarray) -> Ragged:
-        """The vectors of numbered rows in a ragged store."""
+        """The vectors of rows by number in a ragged store."""
         if self.tokens != "ragged":
             raise LimbeckError(f"{self.path}: has the same number of vectors for every text; use `get` or `take`")
         parts = list(self._by_shard(rows))
@@ -148,7 +148,7 @@ class EncodingStore(ShardedStore):
         return Ragged(vectors, lengths)
 
     def _by_shard(self, rows: np.ndarray) -> Iterator[tuple[MappedShard, np.ndarray, np.ndarray]]:
-        """For each shard that has some of the rows: it, their positions in `rows`, their rows in the shard."""
+        """For each shard that has some of the rows: the shard, their positions in `rows`, their rows in the shard."""
         shards = self._shards.shards
         ends = np.array([mapped.start + mapped.rows for mapped in shards], dtype=np.int64)
         stored = int(ends[-1]) if len(ends) else 0
@@ -160,7 +160,7 @@ class EncodingStore(ShardedStore):
             yield shards[owner], where, rows[where] - shards[owner].start
 
     def append(self, texts: Sequence[str], vectors: GivenVectors) -> int:
-        """Store the vectors of the texts that are not stored yet, in one step; returns how many that were.
+        """Store the vectors of texts that are not stored yet, in one step; returns how many were new.
 
         Vectors are [texts, dim], [texts, tokens, dim], or for a ragged store a `Ragged` or a list of [any, dim].
         """
@@ -188,11 +188,11 @@ def encode_with_store(
     total: int | None = None,
     label: str = "Encoding",
 ) -> int:
-    """Encode the distinct texts that the store does not have, and return how many these were.
+    """Encode the distinct texts that are not stored, and return how many there were.
 
-    Blocks are appended as they are done: a kill loses at most one of them. Texts may be a stream of `total` that is
-    never in memory as a whole. Nothing is locked where nothing is missing. Under the `label` that `encode` uses for its
-    own progress, the two are shown as one.
+    Blocks are appended when they are done: a kill loses at most one block. `texts` may be a stream of `total` texts
+    that is never in memory as a whole. If nothing is missing, nothing is locked. If `encode` reports progress under the
+    same `label`, both appear as one task.
     """
     encoded = 0
     waiting: dict[str, None] = {}
@@ -206,7 +206,7 @@ def encode_with_store(
         return stored
 
     stream = iter(texts)
-    known = 0  # texts that were stored before: told at once, so that the time left is that of the others
+    known = 0  # texts stored before, reported at once, so that the remaining time only counts the others
     with progress(label, len(texts) if isinstance(texts, Sized) else total) as advance, ExitStack() as stack:
         while chunk := list(islice(stream, block)):
             missing = store.missing(chunk)
@@ -221,7 +221,7 @@ def encode_with_store(
                 missing = store.missing(chunk)
             before = len(waiting)
             waiting.update((chunk[at], None) for at in missing)
-            advance(len(chunk) - (len(waiting) - before))  # what is stored already, or waits already
+            advance(len(chunk) - (len(waiting) - before))  # texts that are stored or queued already
             if len(waiting) >= block:
                 encoded += flush(block, advance)
         if known:

@@ -1,4 +1,4 @@
-"""One writer at a time, among processes and among threads; readers need no lock."""
+"""One writer at a time, across processes and threads; readers need no lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limbeck.errors import LimbeckError, bad_input
 
 
 class WriterLock:
-    """A lock file that the system releases when its holder ends, however it ends."""
+    """A lock file that the system releases when the process ends for any reason."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -23,7 +23,7 @@ class WriterLock:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Hold the lock inside the block; the value says whether this block took it, or one around it had."""
+        """Hold the lock inside the block; yields False if an outer block holds it already."""
         with self._among_threads:
             if self._depth and self._holder != os.getpid():
                 raise LimbeckError(f"{self._path.parent}: is being written by the parent process; write there instead")

@@ -1,4 +1,4 @@
-"""The manifest of a store: what made it, and which shards it has. A shard that it does not name does not exist."""
+"""The manifest of a store: its identity and its shards. Shards that are not in the manifest do not count."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from limbeck.files import digest, read_json, write_json
 from limbeck.stores.mapped import FileRecord
 
 VERSION = 1
-SHOWN = 4  # differences of two stores
+SHOWN = 4  # maximum number of differences in a message
 SHARD_NAME = re.compile(r"\d{6,}-[0-9a-f]{8}")
 
 
 def canonical(value: Any) -> str:
-    """One spelling for each JSON value, whatever the order of its keys."""
+    """A canonical spelling of a JSON value, independent of the order of keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -31,7 +31,7 @@ class Shard:
     name: str
     rows: int
     files: dict[str, FileRecord]
-    facts: dict[str, Any] = field(default_factory=dict)  # what a store remembers about it
+    facts: dict[str, Any] = field(default_factory=dict)  # facts that a store keeps about the shard
 
     @property
     def bytes(self) -> int:
@@ -47,7 +47,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`identity` is all that changes the content; `layout` is how the content is laid out."""
+    """`identity` contains everything that changes the content; `layout` describes how the content is stored."""
 
     kind: str
     identity: dict[str, Any]
@@ -55,7 +55,7 @@ class Manifest:
     shards: tuple[Shard, ...] = ()
 
     def save(self, path: Path) -> None:
-        """Write it in one step: before, the store is the old one; after, the new one."""
+        """Write it atomically: readers see either the old or the new manifest."""
         record = {
             "kind": self.kind,
             "version": VERSION,
@@ -67,7 +67,7 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path, kind: str) -> Manifest:
-        """Read it, and say in one line what is wrong with it."""
+        """Read a manifest; a damaged one raises a one-line error."""
         if not path.exists():
             raise bad_input(path.parent, f"contains no {kind}", "name another directory")
         remedy = f"remove {path.parent} and run the same command again"
@@ -90,7 +90,7 @@ class Manifest:
 def require_same(
     path: Path, stored: Manifest, wanted: Manifest, remedy: str = "name another directory, or remove this one"
 ) -> None:
-    """Refuse to mix what two models made: name in what they differ."""
+    """Refuse to mix results made with different settings; the error names the differences."""
     differences = [
         *_differences(stored.identity, wanted.identity),
         *_differences(stored.layout, wanted.layout),
@@ -102,7 +102,7 @@ def require_same(
 
 
 def _differences(was: dict[str, Any], now: dict[str, Any], within: str = "") -> Iterator[str]:
-    """Every key whose values differ, down to the innermost, with both values."""
+    """Every innermost key whose values differ, with both values."""
     for name in sorted(was.keys() | now.keys()):
         one, other = was.get(name), now.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
@@ -114,7 +114,7 @@ def _differences(was: dict[str, Any], now: dict[str, Any], within: str = "") -> 
 
 
 def _short(text: str, start: int) -> str:
-    """Some 60 characters, from a little before the place where two texts part."""
+    """Some 60 characters, starting shortly before the first difference of two texts."""
     first = max(0, start - 20) if len(text) > 60 else 0
     end = first + 57
     return f"{'...' if first else ''}{text[first:end]}{'...' if end < len(text) else ''}"

@@ -1,9 +1,9 @@
-"""Arrays in files: written with their checksum, read through a memory map, checked when that is cheap.
+"""Arrays in files: written with their checksum, memory-mapped for reading, checked when that is cheap.
 
-A truncated file is noticed when it is mapped, by its size. Its content is compared with the checksum at the first touch
-where the file is smaller than `CHECK_BELOW`, which takes a fraction of a second; a larger one only by `verify`, or
-before it is merged into another, so that opening a store of many gigabytes does not mean reading it.
-A mapped file may be deleted by a writer that compacts: the map lives on.
+A truncated file is noticed by its size when it is mapped. The content of a file smaller than `CHECK_BELOW` is checked
+on first access, which takes a fraction of a second. A larger file is only checked by `verify`, or before it is merged
+into another, so that opening a store of many gigabytes does not require reading it.
+A writer that compacts may delete a mapped file; the mapping stays valid.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CHECK_BELOW = 256 * 2**20
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What the manifest says of a file."""
+    """The manifest's record of a file."""
 
     bytes: int
     checksum: str
 
 
 def write_bytes(path: Path, parts: Iterable[bytes | memoryview]) -> FileRecord:
-    """Write the parts one after the other. To be used inside a directory that is not yet visible."""
+    """Write the parts one after the other, inside a directory that is still being written."""
     size, whole = 0, hashlib.blake2b(digest_size=16)
     with open(path, "wb") as handle:
         for part in parts:
@@ -74,7 +74,7 @@ class MappedFile:
         self._verified = True
 
     def verify_once(self) -> None:
-        """Compare the content with the checksum unless that was done before."""
+        """Compare the content with the checksum, unless that was done before."""
         if not self._verified:
             self.verify()
 
@@ -87,7 +87,7 @@ class MappedFile:
 
     @property
     def array(self) -> np.ndarray:
-        """The array of a .npy file, through the map."""
+        """The array of a .npy file, memory-mapped."""
         if self._array is None:
             content = self.content
             header = io.BytesIO(content[: 2**12].tobytes())

@@ -1,4 +1,4 @@
-"""Vectors in fewer bytes, and what that costs: float32, float16, or int8 with a scale per vector."""
+"""Vectors in fewer bytes, and the resulting error: float32, float16, or int8 with a scale per vector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 @dataclass(frozen=True)
 class ReconstructionError:
-    """What is lost between the vectors v that were given and the v' that come back; adds up over shards."""
+    """The error between given vectors v and stored vectors v'; it can be summed over shards."""
 
     squared_error: float = 0.0  # sum of |v - v'|^2
     squared_norm: float = 0.0  # sum of |v|^2
@@ -32,7 +32,7 @@ class ReconstructionError:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest; `relative` is there for people to read."""
+        """The record for the manifest; `relative` is only for people who read it."""
         return {
             "relative": self.relative,
             "worst": self.worst,
@@ -46,7 +46,7 @@ class ReconstructionError:
 
 
 def pack(vectors: np.ndarray, precision: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Vectors [..., dim] as they are stored, and for int8 their scales [...]: v' = q * scale, scale = max|v| / 127."""
+    """Vectors [..., dim] in stored form, and for int8 their scales [...]: v' = q * scale, scale = max|v| / 127."""
     if precision == "float32":
         return np.ascontiguousarray(vectors, dtype="<f4"), None
     if precision == "float16":
@@ -65,7 +65,7 @@ def unpack(values: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
 
 
 def reconstruction_error(vectors: np.ndarray, values: np.ndarray, scales: np.ndarray | None) -> ReconstructionError:
-    """Compare what was given with what will come back."""
+    """Compare the given vectors with the stored ones."""
     lost = np.square(vectors - unpack(values, scales), dtype=np.float64).sum(axis=-1)
     norms = np.square(vectors, dtype=np.float64).sum(axis=-1)
     ratios = np.sqrt(lost / np.where(norms > 0, norms, 1))

@@ -1,4 +1,4 @@
-"""Many vectors per text, a different number for each: the token vectors of ColBERT."""
+"""A different number of vectors for each text, such as the token vectors of ColBERT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Ragged:
     """The vectors of all texts, one text after the other."""
 
     vectors: np.ndarray  # [total, dim] float32
-    lengths: np.ndarray  # [texts] int64: how many of them each text has
+    lengths: np.ndarray  # [texts] int64: number of vectors of each text
 
     @classmethod
     def from_list(cls, parts: Sequence[np.ndarray]) -> Ragged:
@@ -25,12 +25,12 @@ class Ragged:
 
     @classmethod
     def join(cls, parts: Sequence[Ragged]) -> Ragged:
-        """Several of them as one, in their order."""
+        """Join several into one, in order."""
         return cls(np.concatenate([part.vectors for part in parts]), np.concatenate([part.lengths for part in parts]))
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where each text starts, and where the last one ends: [texts + 1] int64."""
+        """The start of each text, and the end of the last one: [texts + 1] int64."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
 
     def __len__(self) -> int:
@@ -40,12 +40,12 @@ class Ragged:
         return iter(np.split(self.vectors, np.cumsum(self.lengths)[:-1])) if len(self) else iter(())
 
     def take(self, texts: np.ndarray) -> Ragged:
-        """Some of the texts, in the order asked for."""
+        """Some of the texts, in the given order."""
         lengths = self.lengths[texts]
         return Ragged(self.vectors[spans(self.offsets[texts], lengths)], lengths)
 
     def padded(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors [texts, longest, dim], zero where a text has no more, and the mask [texts, longest]."""
+        """Vectors [texts, longest, dim], padded with zeros, and the mask [texts, longest]."""
         longest = int(self.lengths.max(initial=0))
         mask = np.arange(longest) < self.lengths[:, None]
         padded = np.zeros((len(self), longest, self.vectors.shape[1]), dtype=np.float32)
@@ -54,6 +54,6 @@ class Ragged:
 
 
 def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The indices start, start + 1, ... of every span, one span after the other, without a loop."""
+    """The indices start, start + 1, ... of all spans in one array, without a loop."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

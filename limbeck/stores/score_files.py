@@ -37,7 +37,7 @@ class ScoreShard:
 
     @cached_property
     def query_codes(self) -> np.ndarray:
-        """Which query each row belongs to; ascending."""
+        """The query of each row; ascending."""
         return _codes(self.table, "query")
 
     @cached_property
@@ -53,7 +53,7 @@ class ScoreShard:
         return self.table["document"].chunk(0).dictionary
 
     def rows_of(self, query: np.ndarray) -> slice:
-        """The rows of the query with this digest [1, 16], an empty slice where it is not here."""
+        """The rows of the query with this digest [1, 16]; an empty slice if it is not in the shard."""
         code = int(find(self.mapped["queries.npy"].array, query)[0])
         if code < 0:
             return slice(0, 0)
@@ -109,7 +109,7 @@ def _codes(table: pa.Table, column: str) -> np.ndarray:
 
 
 def _score_column(scores: np.ndarray) -> pa.Array:
-    """Plain numbers where there is one output, lists where there are several."""
+    """Plain numbers if there is one output, otherwise lists."""
     flat = pa.array(scores.reshape(-1), pa.float32())
     return flat if scores.shape[1] == 1 else pa.FixedSizeListArray.from_arrays(flat, scores.shape[1])
 

@@ -1,12 +1,11 @@
-"""Teacher scores on disk: raw logits of (query id, document id) pairs, and who gave them.
+"""Teacher scores on disk: raw logits of (query id, document id) pairs, and the teacher's identity.
 
 The `identity` of the teacher (weights, revision, lengths, name, code version) is part of the store; scores of another
-teacher are refused. A pair is stored once: one that is there already is left as it is, so a job that was killed goes on
-where it was.
+teacher are refused. A pair is stored once and never replaced, so a killed job continues where it stopped.
 
     store = ScoreStore.open(path, identity)
     score_with_store(store, candidates, teacher_scores)
-    store.lookup("q1", ["d1", "d2"])                # NaN where the teacher never saw the pair
+    store.lookup("q1", ["d1", "d2"])                # NaN if the teacher did not score the pair
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from limbeck.data.dataset import Candidates, Run
 
 KIND = "limbeck teacher scores"
-LARGE = 64 * 2**20  # a merge holds as much in memory
+LARGE = 64 * 2**20  # bytes; a merge needs this much memory
 IMPORT_BLOCK = 500_000
 
 Pair = tuple[str, str]
@@ -49,17 +48,17 @@ class ScoreStore(ShardedStore):
 
     @classmethod
     def open(cls, path: str | Path, identity: dict[str, Any], outputs: int = 1) -> ScoreStore:
-        """Open the store at `path`, or begin one: nothing is written before the first append."""
+        """Open the store at `path`, or create it: nothing is written before the first append."""
         return cls(Path(path), Manifest(KIND, json.loads(canonical(identity)), {"outputs": outputs}))
 
     @classmethod
     def read(cls, path: str | Path) -> ScoreStore:
-        """Open an existing store for reading, whoever the teacher was."""
+        """Open an existing store for reading, from any teacher."""
         return cls(Path(path), Manifest(KIND, {}, {}), any_identity=True)
 
     @classmethod
     def from_run(cls, path: str | Path, run: Candidates, identity: dict[str, Any]) -> ScoreStore:
-        """Take over scores that were made elsewhere. All are looked at before the first is written."""
+        """Import scores that were made elsewhere. All are checked before the first is written."""
         store = cls.open(path, identity)
         for query_id, scores in run.items():
             _refuse_non_finite([query_id] * len(scores), list(scores), _as_float32(list(scores.values()), 1))
@@ -76,7 +75,7 @@ class ScoreStore(ShardedStore):
         return list(self._readers.values())
 
     def append(self, query_ids: Sequence[str], document_ids: Sequence[str], scores: Any) -> int:
-        """Store the scores [pairs] or [pairs, outputs] of pairs that are not there yet; returns how many that were."""
+        """Store the scores [pairs] or [pairs, outputs] of pairs that are not stored yet; returns how many were new."""
         table = _as_float32(scores, self.outputs)
         if not len(query_ids) == len(document_ids) == len(table):
             raise ValueError(f"{len(query_ids)} queries, {len(document_ids)} documents, {len(table)} scores")
@@ -108,16 +107,16 @@ class ScoreStore(ShardedStore):
         return distinct[np.isnan(self._find(digests[distinct])[:, 0])]
 
     def missing(self, pairs: Sequence[Pair]) -> list[int]:
-        """The positions of the pairs that have no score yet; of equal pairs, the first one's."""
+        """The positions of the pairs that have no score yet; of equal pairs, only the first."""
         return self._absent(pair_digests([pair[0] for pair in pairs], [pair[1] for pair in pairs])).tolist()
 
     def get(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """Scores [pairs], or [pairs, outputs] where there are several; NaN where a pair was not scored."""
+        """Scores [pairs], or [pairs, outputs] if there are several; NaN for pairs that were not scored."""
         scores = self._find(pair_digests([pair[0] for pair in pairs], [pair[1] for pair in pairs]))
         return scores[:, 0] if self.outputs == 1 else scores
 
     def lookup(self, query_id: str, document_ids: Sequence[str]) -> np.ndarray:
-        """The scores of one query's documents, as `get` gives them."""
+        """The scores of one query's documents, in the form of `get`."""
         return self.get([(query_id, document_id) for document_id in document_ids])
 
     def query_ids(self) -> list[str]:
@@ -136,7 +135,7 @@ class ScoreStore(ShardedStore):
         return scores
 
     def to_run(self, output: int | None = None) -> Run:
-        """Everything, as a run in memory."""
+        """All scores, as a run in memory."""
         column = self._column(output)
         run: Run = {}
         for query_id, shard, rows in self._by_query():
@@ -181,10 +180,10 @@ def score_with_store(
     block: int = 1024,
     total: int | None = None,
 ) -> int:
-    """Score the (query id, document ids) that the store does not have, and return how many pairs these were.
+    """Score the (query id, document ids) pairs that are not stored, and return how many there were.
 
-    `score` gets up to `block` pairs, and these are stored before the next: a kill loses at most one block. Nothing is
-    locked where nothing is missing. `total` is the number of pairs, where it is known, for the progress shown.
+    `score` gets up to `block` pairs, which are stored before the next block: a kill loses at most one block. If nothing
+    is missing, nothing is locked. `total` is the number of pairs, if known, for the progress display.
     """
     scored = 0
     waiting: dict[Pair, None] = {}
@@ -200,7 +199,7 @@ def score_with_store(
         return stored
 
     stream = ((query_id, document_id) for query_id, document_ids in candidates for document_id in document_ids)
-    known = 0  # pairs that were stored before: told at once, so that the time left is that of the others
+    known = 0  # pairs stored before, reported at once, so that the remaining time only counts the others
     with progress("Scoring", total) as advance, ExitStack() as stack:
         while chunk := list(islice(stream, block)):
             missing = store.missing(chunk)
@@ -222,7 +221,7 @@ def score_with_store(
 
 
 def _as_float32(scores: Any, outputs: int) -> np.ndarray:
-    """[pairs, outputs] float32; what float32 cannot hold becomes infinite, and is refused as such."""
+    """[pairs, outputs] float32; values that float32 cannot hold become infinite and are refused."""
     with np.errstate(over="ignore"):
         return np.asarray(scores, dtype=np.float64).astype(np.float32).reshape(-1, outputs)
 

@@ -1,11 +1,11 @@
-"""A directory of shards that grows while others read it, and that no crash can spoil.
+"""A directory of shards that can grow while others read it, and that no crash can damage.
 
-    DIR/manifest.json           what is there; replaced in one step
+    DIR/manifest.json           the list of shards; replaced atomically
     DIR/writer.lock             held by the one process that writes
     DIR/shards/000007-1f2e.../  files of one shard, complete before the manifest names them
 
-To append: write the shard under another name, fsync, rename it, replace the manifest. A kill before the last step
-leaves a shard that the manifest does not name; the next writer deletes it. Small shards are merged to keep them few.
+To append: write the shard under a temporary name, fsync, rename it, replace the manifest. A kill before the last step
+leaves a shard that is not in the manifest; the next writer deletes it. Small shards are merged to keep them few.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MappedShard:
             file.verify()
 
     def verify_once(self) -> None:
-        """The same, except for files whose content was compared before."""
+        """Read and compare all files, except those that were compared before."""
         for file in self._files.values():
             file.verify_once()
 
@@ -62,9 +62,9 @@ Merge = Callable[[Sequence[MappedShard], Path], tuple[Files, Facts]]
 def merge_due(sizes: Sequence[int], large: int) -> int:
     """How many of the last shards to merge now, given the bytes of each; 0 for none.
 
-    Shards of `large` bytes are left alone. Smaller ones at the end are merged once there are 32 of them and the largest
-    grows 16-fold, or once they make up a large one together and the largest grows twofold. So a row is rewritten a
-    logarithmic number of times, however small the appends: about twice, for the usual ones of a megabyte.
+    Shards of `large` bytes are not merged. Smaller ones at the end are merged once there are 32 of them and the largest
+    grows 16-fold, or once their sum is large and the largest grows twofold. So a row is rewritten a logarithmic number
+    of times, even with small appends: about twice for appends of a megabyte, the usual size.
     """
     total = largest = 0
     for count, size in enumerate(reversed(sizes), start=1):
@@ -78,7 +78,7 @@ def merge_due(sizes: Sequence[int], large: int) -> int:
 
 
 def next_group(sizes: Sequence[int], large: int) -> tuple[int, int] | None:
-    """The first neighbours that a compaction joins, as [first, last): small ones, until they are large together."""
+    """The first neighbours that a compaction joins, as [first, last): small ones whose sum is large."""
     first, total = 0, 0
     for at, size in enumerate(sizes):
         if size < large and total < large:
@@ -91,7 +91,7 @@ def next_group(sizes: Sequence[int], large: int) -> tuple[int, int] | None:
 
 
 class ShardDirectory:
-    """What the stores share: identity, append, merge, verification. `merge` writes several shards as one."""
+    """Shared by all stores: identity, append, merge, verification. `merge` writes several shards as one."""
 
     def __init__(self, path: Path, wanted: Manifest, large: int, merge: Merge, *, any_identity: bool = False) -> None:
         self.path = path
@@ -101,7 +101,7 @@ class ShardDirectory:
         self._large = large
         self._merge = merge
         self._lock = WriterLock(path / "writer.lock")
-        self._view = threading.RLock()  # between a thread that writes and one that looks again
+        self._view = threading.RLock()  # held by a thread that writes or refreshes
         self._remedy = f"remove {path} and run the same command again"
         self.refresh()
 
@@ -118,7 +118,7 @@ class ShardDirectory:
         return self.path / "shards" / shard.name
 
     def refresh(self) -> None:
-        """See what others have appended since. Rows keep their numbers: shards are only added, or joined in order."""
+        """Load what others have appended. Rows keep their numbers: shards are only added, or joined in order."""
         with self._view:
             self._load(self.shards)
 
@@ -134,7 +134,7 @@ class ShardDirectory:
                 self._show(manifest, known)
                 return
             except FileNotFoundError as error:
-                # either a writer joined shards between our two looks, or the file is gone
+                # either a writer joined shards in the meantime, or the file is gone
                 if Manifest.load(self._manifest_path, self.manifest.kind) == manifest:
                     raise bad_input(error.filename, "is missing", self._remedy) from error
 
@@ -149,7 +149,7 @@ class ShardDirectory:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only writer inside the block; what others wrote before is seen, what a crash left is gone."""
+        """Be the only writer inside the block; loads what others wrote, and removes what a crash left."""
         if self._any_identity:
             raise LimbeckError(f"{self.path}: was opened for reading only")
         with naming_disk_errors(self.path):
@@ -180,7 +180,7 @@ class ShardDirectory:
         return all(SHARD_NAME.fullmatch(folder.name) for folder in (self.path / "shards").iterdir())
 
     def append(self, rows: int, write: Write) -> None:
-        """Add a shard of `rows` rows, whose files `write` puts into the directory that it is given."""
+        """Add a shard of `rows` rows; `write` writes its files into the directory that it is given."""
         with self.writing():
             self._publish(len(self.shards), len(self.shards), rows, write)
             while count := merge_due([mapped.shard.bytes for mapped in self.shards], self._large):
@@ -201,12 +201,12 @@ class ShardDirectory:
     def _join(self, first: int, last: int) -> None:
         sources = self.shards[first:last]
         for source in sources:
-            source.verify_once()  # damage must not get a fresh checksum
+            source.verify_once()  # a damaged file must not get a new checksum
         rows = sum(source.rows for source in sources)
         self._publish(first, last, rows, lambda folder: self._merge(sources, folder))
 
     def _publish(self, first: int, last: int, rows: int, write: Write) -> None:
-        """Put one new shard in the place of shards [first, last)."""
+        """Replace shards [first, last) with one new shard."""
         before = self.manifest.shards
         number = 1 + max((int(shard.name.split("-")[0]) for shard in before), default=0)
         name = f"{number:06d}-{uuid.uuid4().hex[:8]}"
@@ -220,7 +220,7 @@ class ShardDirectory:
             shutil.rmtree(self._folder(replaced), ignore_errors=True)
 
     def verify(self) -> None:
-        """Map and read the whole store again, and name the first damaged file."""
+        """Map and read the whole store again; an error names the first damaged file."""
         with self._view:
             self._load(())
         for mapped in track(self.shards, "Verifying"):
@@ -228,7 +228,7 @@ class ShardDirectory:
 
 
 class ShardedStore:
-    """What every store of shards can do, whatever is in them."""
+    """What all stores of shards have in common."""
 
     _shards: ShardDirectory
 
@@ -236,17 +236,17 @@ class ShardedStore:
         return self._shards.rows
 
     def refresh(self) -> None:
-        """See what another process has appended."""
+        """Load what another process has appended."""
         self._shards.refresh()
 
     def writing(self) -> AbstractContextManager[None]:
-        """Stay the only writer over several appends."""
+        """Remain the only writer over several appends."""
         return self._shards.writing()
 
     def verify(self) -> None:
-        """Compare every file with its checksum; the error names the damaged one."""
+        """Compare every file with its checksum; an error names the damaged file."""
         self._shards.verify()
 
     def compact(self) -> None:
-        """Join small shards into large ones; rows keep their numbers. Appending does most of this by itself."""
+        """Join small shards into large ones; rows keep their numbers. Appending does most of this already."""
         self._shards.compact()

@@ -24,7 +24,7 @@ def test_expand_makes_a_data_set_that_other_verbs_read(limbeck, t5, tmp_path):
     assert 110 <= kept <= 120  # some may come out empty
     assert json.loads(limbeck("evaluate", "bm25", out, "--json").out)["measures"]["recall@100"] > 0.8
     again = limbeck("expand", data, "--model", t5, "--out", out, "--top-k", 5)
-    assert again.out == f"{out}: {kept} queries behind 24 documents; those of 0 documents were generated now\n"
+    assert again.out == f"{out}: {kept} queries behind 24 documents; queries of 0 documents are new\n"
 
 
 def test_mistakes_are_one_line(limbeck, t5, tiny_bert, tmp_path):
