@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from limbeck.matchers.device import on_device
+from limbeck.matchers.encoding import AnyEncoded, TokenVectors, join_texts, take_texts
 from limbeck.progress import progress
 
 T = TypeVar("T")
@@ -99,9 +100,9 @@ def prepare_chunks(
     return Chunks(passes, torch.argsort(order), side)
 
 
-def run_chunks(chunks: Chunks, run: Callable[[Features], Tensor], recompute: bool = False) -> Tensor:
+def run_chunks(chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False) -> AnyEncoded:
     """Apply `run` to each chunk and put the rows back in the order of the texts."""
-    return torch.cat(each_chunk(chunks, run, recompute))[chunks.restore]
+    return take_texts(join_texts(each_chunk(chunks, run, recompute)), chunks.restore)
 
 
 def each_chunk(chunks: Chunks, run: Callable[[Features], T], recompute: bool = False) -> list[T]:
@@ -119,9 +120,9 @@ def inferred(
     model: nn.Module,
     texts: Sequence[Any],
     prepare: Callable[[list[Any]], Chunks],
-    run: Callable[[Features], Tensor],
+    run: Callable[[Features], AnyEncoded],
     label: str,
-) -> Iterator[Tensor]:
+) -> Iterator[AnyEncoded]:
     """The results of `run` for the chunks that `prepare` makes of each block of texts, in order, without gradients.
 
     Sorted by tokens: sorting by characters, as sentence-transformers does, pads more (`benchmarks.padding`).
@@ -132,14 +133,21 @@ def inferred(
         for start in range(0, len(texts), BLOCK):
             block = list(texts[start : start + BLOCK])
 
-            def told(chunk: Features) -> Tensor:
+            def told(chunk: Features) -> AnyEncoded:
                 rows = run(chunk)
-                advance(len(rows))
+                advance(len(rows.mask if isinstance(rows, TokenVectors) else rows))
                 return rows
 
             with torch.inference_mode():
                 found = run_chunks(on_device(prepare(block), device), told)
-            yield found.float().cpu()
+            yield _as_float32(found)
+
+
+def _as_float32(found: AnyEncoded) -> AnyEncoded:
+    """On the CPU."""
+    if isinstance(found, TokenVectors):
+        return TokenVectors(found.vectors.float().cpu(), found.mask.cpu())  # type: ignore[return-value]
+    return found.float().cpu()  # type: ignore[return-value]
 
 
 def texts_of_chunks(chunks: Chunks) -> list[list[int]]:

@@ -33,7 +33,9 @@ AUTO = re.compile(r"auto(:[1-9]\d{0,2})?")
 TEACHER = "teacher"  # as `init_from`: the weights of the recipe's teacher
 RENAMED = {"start": "init_from", "separate": "untied"}  # old names of keys, which still work
 DEFAULT_KIND = "dual_encoder"
-BUILT_IN = ("dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder")  # modules of this package
+BUILT_IN = (  # modules of this package
+    "dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder", "siamese", "sentence_t5", "virt", "deformer",
+)  # fmt: skip
 
 # Earlier versions had one record for all kinds and wrote all its keys into recipes and folders. A key of another kind
 # is ignored if it has its default value.

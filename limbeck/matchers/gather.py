@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from limbeck.matchers.encoding import Encoded, TokenVectors, join_texts
+
 
 class _Gather(torch.autograd.Function):
     """All-gather whose backward sums the gradients of all processes for the rows this process encoded."""
@@ -49,3 +51,16 @@ def gather_rows(rows: Tensor, count: int) -> Tensor:
     everyone = _Gather.apply(padded)
     keep = torch.cat([torch.arange(size) + rank * widest for rank, size in enumerate(sizes)])
     return everyone[keep.to(rows.device)]
+
+
+def gather_texts(encoded: Encoded, count: int, longest: int) -> Encoded:
+    """Put the processes' encodings of `count` texts together; `longest` is the same in every process."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return encoded
+    if isinstance(encoded, Tensor):
+        return gather_rows(encoded.flatten(1), count).view(count, *encoded.shape[1:])
+    own = join_texts([encoded], longest)
+    rows = torch.cat([own.vectors.float().flatten(1), own.mask.float()], dim=1)
+    everyone = gather_rows(rows, count)
+    vectors = everyone[:, :-longest].view(count, longest, own.vectors.shape[-1])
+    return TokenVectors(vectors, everyone[:, -longest:].detach() > 0.5)

@@ -8,8 +8,8 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.cross_encoder import CrossEncoder
-from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
+from limbeck.matchers.head_matcher import HeadMatcher
 from limbeck.matchers.segments import JointTransformer
 from limbeck.matchers.static import truncate
 
@@ -20,7 +20,7 @@ def shorten(matcher: Matcher, query: int, document: int) -> None:
     A cross-encoder that reads both texts as one sequence gets the sum of both and truncates the longer text. A limit
     can only be lowered.
     """
-    if isinstance(matcher, DiPair):
+    if isinstance(matcher, HeadMatcher):
         matcher.shorten(query, document)
     if isinstance(matcher, DualEncoder):
         _shorten_static(matcher, query, document)

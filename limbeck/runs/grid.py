@@ -21,11 +21,11 @@ from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import digest, slug
 from limbeck.objectives import parse
 from limbeck.objectives.names import argument_names, with_argument
-from limbeck.recipe.files import hint_at_new_names, load_recipe, parse_recipe, set_value, vary
+from limbeck.recipe.files import hint_at_new_names, load_recipe, of_kind, parse_recipe, set_value, vary
 from limbeck.recipe.recipe import Recipe
 
-OBJECTIVE, VARIANT = "objective", "variant"
-WHOLE = {VARIANT: 0, OBJECTIVE: 1}  # laid over the recipe first: they replace what other keys are parts of
+OBJECTIVE, VARIANT, KIND = "objective", "variant", "student.kind"
+WHOLE = {VARIANT: 0, OBJECTIVE: 1, KIND: 2}  # laid over the recipe first: they replace what other keys are parts of
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -198,6 +198,8 @@ def _set(values: dict[str, Any], key: str, value: str, option: str) -> dict[str,
         return copy
     if key == VARIANT:
         return vary(values, value)
+    if key == KIND:
+        return values | {"student": of_kind(values["student"], value)}
     if key.startswith(f"{OBJECTIVE}."):
         copy = deepcopy(values)
         argument = key.removeprefix(f"{OBJECTIVE}.")

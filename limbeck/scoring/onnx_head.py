@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from limbeck.errors import LimbeckError
 from limbeck.matchers.encoding import Encoded
 from limbeck.matchers.interactions.base import Interaction, Prepared
-from limbeck.matchers.interactions.dipair import CosineHead, HeadLayer
+from limbeck.matchers.interactions.dipair import CosineHead
 from limbeck.matchers.interactions.folded import FoldedTransformer
+from limbeck.matchers.interactions.layer import HeadLayer
 
 # Of a text, as `FoldedTransformer.prepare` gives them, and how many dimensions each has.
 PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit": 2, "masked": 2}
