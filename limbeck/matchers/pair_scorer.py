@@ -95,7 +95,7 @@ class PairScorer:
         return blocks[0] if len(blocks) == 1 else tuple(torch.cat(part) for part in zip(*blocks, strict=True))
 
     def tune(self, rows: np.ndarray) -> float:
-        """Choose the fastest batch size: small ones stay in cache, large ones have less overhead. Returns its seconds."""
+        """Choose the fastest batch size: small ones stay in cache, large ones cost less. Returns its seconds."""
         some = rows[:TRIED]
         self.score(some)  # prepares the texts, once
         spent = {}
