@@ -27,14 +27,14 @@ from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.runs.train_student import train_student
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
 
-DONE = "done.json"  # in references/: all of them are measured
-BEST = "best.json"  # whose copy the sweep's own student is: its weights may have been dropped
+DONE = "done.json"  # in references/: all references are measured
+BEST = "best.json"  # which student was copied; its own weights may have been dropped
 ERROR = "error.txt"  # in a student's folder: why it failed
 NO_DEV = "--tune requires dev queries; give data.dev, or drop --tune"
 
 
 def shared_part(recipe: Recipe) -> str:
-    """What has to be equal for two runs to share data, teacher and measurements."""
+    """What must be equal for two runs to share data, teacher and measurements."""
     return digest(*(json.dumps(recipe.model_dump(mode="json")[part]) for part in ("data", "teacher", "evaluation")))
 
 
@@ -46,13 +46,13 @@ class CellRuns:
         self.tasks: dict[str, Task] = {}
         self.owners: dict[str, str] = {}  # the first cell of each task
         self.errors: list[str] = []
-        self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
-        self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
-        self.measured_at: dict[str, list[str]] = {}  # of references: the row's name, and its directories
+        self.lost: dict[str, list[str]] = {}  # cells for which all seeds failed
+        self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, seed and result
+        self.measured_at: dict[str, list[str]] = {}  # for references: the row's name, and its directories
         self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
 
     def task(self, recipe: Recipe) -> Task:
-        """The task of all runs with this data and teacher; in the sweep's own directory if there is only one."""
+        """The task of all runs with this data and teacher; in the sweep's own directory if there is only one task."""
         key = shared_part(recipe)
         if key not in self.tasks:
             place = self.folder / "shared" / key[:8] if self.several else self.folder
@@ -60,7 +60,7 @@ class CellRuns:
         return self.tasks[key]
 
     def check(self, cell: Cell, tuned: bool) -> None:
-        """Read the data of a cell: what is wrong with them, or lacks for tuning, is said once, and before training."""
+        """Read the data of a cell; report problems with them, or with tuning, once and before training."""
         recipe = cell.with_seed(self.seeds[0])
         known = shared_part(recipe) in self.tasks
         task = self.task(recipe)
@@ -74,12 +74,12 @@ class CellRuns:
             _read_teacher(task)
 
     def _teacher_name(self, task: Task) -> str:
-        """What the teacher's row is called: one of several goes by the first cell that learns from it."""
+        """The name of the teacher's row; if there are several teachers, with the first cell that learns from it."""
         return f"teacher of {self.owners[shared_part(task.recipe)]}" if self.several else "teacher"
 
     @property
     def used(self) -> list[Task]:
-        """The tasks of what was measured: those of failures, and of settings that were not chosen, have no part."""
+        """The tasks of what was measured, without failures and settings that were not chosen."""
         return [task for key, task in self.tasks.items() if key in self.owners]
 
     @property
@@ -88,7 +88,7 @@ class CellRuns:
         return self.used[0]
 
     def cell(self, cell: Cell, tries: list[Cell]) -> Measured | None:
-        """All seeds of one cell, after its tuning; None if every one of them failed."""
+        """All seeds of one cell, after its tuning; None if all of them failed."""
         failed: list[str] = []
         chosen = self._tuned(cell, tries, failed)
         found = []
@@ -111,7 +111,7 @@ class CellRuns:
         return replace(gathered, row=row, teacher=self._teacher_name(task))
 
     def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
-        """The setting with the best first seed on dev; the only one, where there is nothing to choose."""
+        """The setting whose first seed is best on dev; if there is only one, that one."""
         if len(tries) == 1:
             return tries[0]
         values = []
@@ -127,7 +127,7 @@ class CellRuns:
         return best
 
     def _attempt(self, work: Any, place: Path, what: str, failed: list[str]) -> Any:
-        """The result of `work`; if it fails, None, and the reason is noted. Without its teacher no run can end."""
+        """The result of `work`, or None if it fails; then the reason is stored. A failed teacher ends the sweep."""
         try:
             result = work()
             (place / ERROR).unlink(missing_ok=True)
@@ -153,13 +153,13 @@ class CellRuns:
         recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
         task = self.task(recipe)
         claim_folder(place, recipe)
-        label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # names checkpoints too
+        label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # for checkpoints too
         student = train_student(task, recipe, label, place / "student", task.work / "stages")
         shutil.rmtree(place / "work", ignore_errors=True)
         return task, place, student
 
     def _dev(self, cell: Cell, tried: Cell, seed: int) -> float:
-        """The student's quality on dev, from its file if it is known."""
+        """The student's quality on dev, from its file if possible."""
         known = self._place(cell, tried, seed) / "dev.json"
         if read_if_whole(known) is None:
             task, _, student = self._student(cell, tried, seed)
@@ -170,7 +170,7 @@ class CellRuns:
         return float(next(iter(read_sealed(known).values())))
 
     def _measured(self, cell: Cell, tried: Cell, seed: int) -> Measured:
-        """A run's result, from its files if they are there."""
+        """A run's result, from its files if possible."""
         place = self._place(cell, tried, seed)
         if read_if_whole(place / RESULT) is None:
             task, place, student = self._student(cell, tried, seed)
@@ -202,7 +202,7 @@ class CellRuns:
         return found
 
     def _named(self, measured: Measured, task: Task) -> Measured:
-        """A reference under a name of its own, where several tasks have one."""
+        """A reference with a unique name, if several tasks have one."""
         teacher = self._teacher_name(task)
         if measured.row.kind == "teacher":
             return replace(measured, row=replace(measured.row, name=teacher), teacher=teacher)
@@ -210,7 +210,7 @@ class CellRuns:
         return replace(measured, row=replace(measured.row, name=name), teacher=teacher)
 
     def places(self) -> dict[str, list[str]]:
-        """Where the measurements of each row are: there may also be settings that are no longer chosen."""
+        """The directories of each row's measurements; there may be others, of settings that are no longer chosen."""
         found = dict(self.measured_at)
         for _, cell, tried, seed in self.done:
             place = self._place(cell, tried, seed).relative_to(self.folder)
@@ -218,7 +218,7 @@ class CellRuns:
         return found
 
     def keep_best(self) -> None:
-        """Copy the student with the best first dev measure to where a run has its student."""
+        """Copy the student with the best first dev measure to the place of a run's student."""
         _, cell, tried, seed = max(self.done, key=lambda found: found[0])
         self.best_name, place = cell.name, self._place(cell, tried, seed)
         kept, origin, known = self.folder / "student", self.folder / BEST, str(place.relative_to(self.folder))
@@ -239,7 +239,7 @@ class CellRuns:
 
 
 def _refuse_no_dev(task: Task) -> None:
-    """Refuse to tune where nothing tells settings apart. A teacher with a model always can, once it is made."""
+    """Refuse to tune if settings cannot be compared on dev. A teacher with a model can always compare them."""
     teacher = task.recipe.teacher
     judges = task.judged_dev is not None or (teacher is not None and not teacher.only_scores)
     if not task.facts()["queries_dev"] or not (judges or _dev_measure(task) is not None):
@@ -247,7 +247,7 @@ def _refuse_no_dev(task: Task) -> None:
 
 
 def _read_teacher(task: Task) -> None:
-    """Load a teacher that is not to be trained, or its scores, unless it has been measured and may never be needed."""
+    """Load an untrained teacher, or its scores, unless it has been measured and may not be needed."""
     teacher = task.recipe.teacher
     if teacher is None or teacher.train is not None or (task.folder / "references" / DONE).exists():
         return
@@ -257,7 +257,7 @@ def _read_teacher(task: Task) -> None:
 
 
 def _dev_measure(task: Task) -> DevMeasure | None:
-    """How students are judged on dev; without labels the teacher judges them, and has to be ready."""
+    """How students are evaluated on dev; without labels this needs the teacher."""
     if task.judged_dev is None:
         prepare_teacher(task)
     return task.student_dev

@@ -2,14 +2,14 @@
 
     sweep("demo", over=["objective=one_hot,softmax_ce", "student.dim=64,128"], seeds=3)
 
-A sweep's directory is a run's, with more than one student in it:
+A sweep's directory is like a run's, with more than one student:
 
-    students/NAME/seed-0/    a run of its own: recipe.yaml, student/, result.json
-    student/                 the best of them on dev
+    students/NAME/seed-0/    one run: recipe.yaml, student/, result.json
+    student/                 the best student on dev
 
-Runs of the same data and teacher share both: a teacher is trained once, a pair is scored by it once. A run that is
-done is not done again, so a sweep that was cut short goes on, and one that gets more values or seeds does only what
-is new. A run that fails is named in the table and tried again the next time; the others go on.
+Runs with the same data and teacher share both: a teacher is trained once and scores a pair once. A finished run is
+not repeated, so an interrupted sweep can continue, and a sweep with more values or seeds runs only the new ones. A
+run that fails is named in the table and tried again the next time; the others continue.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ def sweep(
     note: str = "",
     keep: bool = True,
 ) -> Result:
-    """Run the grid that `over` spans, `seeds` times, and gather it.
+    """Run the grid of `over` with `seeds` seeds, and combine the results.
 
-    `tune` spans a grid of its own inside every cell: its values are tried with the first seed, the best on dev is
-    taken, and only that one is run under all seeds and measured on test. `against` names the cell that the others are
-    tested against, the first by default. The best cell on dev answers `questions`, for the report. Without `keep` the
-    students' weights are dropped once they are measured, except the best one's.
+    `tune` spans an inner grid in every cell: its values are tried with the first seed, the best on dev is chosen, and
+    only that one is run with all seeds and measured on test. `against` names the cell that the others are tested
+    against, by default the first. The best cell on dev answers `questions`, for the report. Without `keep`, the
+    students' weights are deleted after they are measured, except the best one's.
     """
     axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
     refuse_repeated([*axes, *tuned])
     base = load_base(recipe, overrides, [*axes, *tuned])
     use_recipe_device(base.device)
-    chosen_device()  # one that does not exist is refused before anything is written
+    chosen_device()  # refuse an unknown device before anything is written
     grid = [replace(cell, recipe=with_classes(cell.recipe)) for cell in cells(base, axes)]
     refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}
@@ -82,7 +82,7 @@ def sweep(
     work = CellRuns(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
     for cell in [tried for some in tries.values() for tried in some]:
         work.check(cell, tuned=len(tuned) > 0)
-    claim_folder(folder, base)  # only now: a mistake leaves no folder behind
+    claim_folder(folder, base)  # only now, so that a mistake leaves no folder behind
     with alone_in(folder):
         for task in work.tasks.values():
             task.folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def sweep(
 
 
 def _place_for(out: str | Path | None, base: Recipe) -> Path:
-    """The sweep's directory, which may be there if it is of the same recipe."""
+    """The sweep's directory, which may exist if it belongs to the same recipe."""
     folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
     if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
         raise LimbeckError(f"{folder}: contains a run of `limbeck distill`; choose another --out")
@@ -132,7 +132,7 @@ def _command(
     folder: Path,
     keep: bool,
 ) -> str:
-    """The command line of a sweep; a recipe that came from Python is the one in its directory, with its changes."""
+    """The command line of a sweep; a recipe from Python is named by its file in the directory, with its overrides."""
     named = isinstance(recipe, str | Path)
     options = [("--set", text) for text in overrides if named]
     options += [("--over", str(axis)) for axis in axes] + [("--tune", str(axis)) for axis in tuned]
@@ -143,7 +143,7 @@ def _command(
 
 
 def _is_finished(folder: Path, plan: dict[str, Any]) -> bool:
-    """Whether this very grid was gathered already, and no run of it failed."""
+    """Whether this grid is finished and no run of it failed."""
     if not all((folder / name).exists() for name in (METRICS, MEASURED, PLAN)) or read_json(folder / PLAN) != plan:
         return False
     return not any(row.failed for row in read_results(folder).rows)
