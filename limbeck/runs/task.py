@@ -64,7 +64,7 @@ class Task(ABC):
         self.teacher_is_ready, self._teacher = True, found
 
     def teacher_gives_cosines(self, treatment: str) -> bool:
-        """Whether the teacher's scores are cosines, which no temperature for logits fits; prints how they are scaled."""
+        """Whether the teacher's scores are cosines, which no temperature for logits fits; prints the treatment."""
         found = scores_are_cosines(self.teacher)
         if found and is_main():
             say(f"the teacher's scores are cosines: {treatment} for training (teacher.standardise: none leaves them)")

@@ -98,9 +98,7 @@ def score_pairs(
     wanted = _wanted(pairs, left, right, columns)
     files = wanted.pairs, wanted.left, wanted.right
     state, times = state_of(*files), times_of(*files)
-    asked = _asked(
-        matcher, model, wanted, top_k, dtype, store, head
-    )  # reads the files first: a bad one leaves no folder
+    asked = _asked(matcher, model, wanted, top_k, dtype, store, head)  # reads the files: a bad one leaves no folder
     with naming_disk_errors(folder):
         make_directory(folder)
     with alone_in(folder):
