@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
+from limbeck.files import digest
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.recipe.recipe import Recipe
@@ -24,10 +25,11 @@ from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
 
 
-def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher:
+def train_student(task: Task, recipe: Recipe, name: str, place: Path, shared: Path | None = None) -> Matcher:
     """A trained student, loaded from `place` if it is there already.
 
-    `recipe` is the task's recipe, or one that differs only in the student, its stages or its seed.
+    `recipe` is the task's recipe, or one that differs only in the student, its stages or its seed. Students that begin
+    with the same stages take their weights from `shared`, so that these stages are trained once.
     """
     if not place.exists():
         check_before_teacher(task, recipe)
@@ -38,6 +40,8 @@ def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher
         if 1 not in student.trained_positions:
             task.reference.serve_documents(student)
         how = _fit_settings(task, recipe, name, place, student, teacher)
+        if shared is not None:
+            how.shared = shared / digest(recipe.student.model_dump_json())
         fit(student, recipe.stages, lambda stage: task.lists(stage, recipe.seed), how)
         _save(task, student, place)
     return load_matcher(place)
