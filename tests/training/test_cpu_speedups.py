@@ -121,7 +121,7 @@ def test_one_look_into_the_token_table_has_the_gradients_of_many(tiny_bert, how,
 
 
 @pytest.mark.parametrize("how", KINDS[:4], ids=lambda how: " ".join(str(part) for part in how.values()))
-def test_a_model_is_left_as_it_was(tiny_bert, how):
+def test_a_model_is_not_changed(tiny_bert, how):
     model = made(tiny_bert, **how)
     before, described = [type(module) for module in model.modules()], model.identity()
     with faster(model):
