@@ -51,7 +51,7 @@ class Watch:
         again, so they are computed again with everything else.
         """
         model = transformer.model
-        layers = self._layers(model)
+        sizes, layers = sizes_of(model), self._layers(model)
         special = special_ids(transformer.tokenizer, model.device)
 
         def told(features: Features) -> tuple[T, TextAttention]:
@@ -64,7 +64,7 @@ class Watch:
             with watching(model, layers, see) as seen:
                 made = run(features)
             queries, keys = zip(*(seen[layer] for layer in layers), strict=True)
-            return made, TextAttention(sizes_of(model), layers, token_ids(ids, places, there), queries, keys)
+            return made, TextAttention(sizes, layers, token_ids(ids, places, there), queries, keys)
 
         found = each_chunk(texts, told, recompute)
         self.texts.append(_joined([part for _, part in found]).rows(texts.restore))

@@ -13,10 +13,10 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
-from limbeck.files import read_json, slug
-from limbeck.matchers.base import Matcher, as_parts
+from limbeck.files import digest, read_json, slug
+from limbeck.matchers.base import Matcher, as_parts, weights_digest
 from limbeck.matchers.encoding_matcher import EncodingMatcher
-from limbeck.progress import progress
+from limbeck.progress import progress, say
 from limbeck.recipe.stage import Stage
 from limbeck.training.attention import attention_shown
 from limbeck.training.batches import Collator
@@ -51,6 +51,7 @@ class Fit:
     standardise: Callable[[Tensor, Tensor], Tensor] | None = None
     snapshots: Path | None = None  # keep the scores of dev here, each time it is looked at
     outputs: Path | None = None  # of frozen encoders: where several models share them
+    shared: Path | None = None  # weights after a stage that several models begin with
     cached_teacher: Matcher | None = None  # one whose scores are replayed
     reference: EncodingMatcher | None = None  # whose embeddings are replayed: the teacher, or the student's start
     embeddings: StoredOutputs | None = None  # the reference's, by text
@@ -63,6 +64,11 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Exam
             finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
             if load_if_whole(matcher, finished):
                 continue
+            if how.shared is not None and number + 1 < len(stages):
+                finished = how.shared / f"{_begun_alike(matcher, stage, number, how)}.safetensors"
+                if load_if_whole(matcher, finished):
+                    say(f"{how.name}: stage {number + 1} is that of an earlier run with the same start and settings")
+                    continue
             folder = how.folder / f"{slug(how.name)}-stage-{number}"
             _discard_damaged(folder)
             learn_where_asked(matcher, stage)
@@ -79,9 +85,15 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Exam
                 load_weights(matcher, folder / BEST)
             wait_for_all()
             if is_main():
+                finished.parent.mkdir(parents=True, exist_ok=True)
                 save_weights(matcher, finished)
                 shutil.rmtree(folder, ignore_errors=True)
             wait_for_all()
+
+
+def _begun_alike(matcher: Matcher, stage: Stage, number: int, how: Fit) -> str:
+    """What two models have in common that leave a stage with the same weights, if they share their data."""
+    return digest(weights_digest(matcher), stage.model_dump_json(), str(how.seed + number))
 
 
 def _discard_damaged(folder: Path) -> None:

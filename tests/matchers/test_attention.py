@@ -187,6 +187,9 @@ def _prompt_tokens(kind: str, position: int, options: dict) -> int:
         ("dipair", {"tokens": [2, 3]}),
         ("dipair", {"tokens": [2, 3], "untied": True}),
         ("poly_encoder", {"tokens": [3, 1]}),
+        ("siamese", {}),
+        ("sentence_t5", {}),
+        ("virt", {}),
     ],
 )
 @pytest.mark.parametrize("chunk", [None, 2])
