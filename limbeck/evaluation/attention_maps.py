@@ -103,9 +103,16 @@ def layer_pairs(student: Matcher, teacher: Matcher, objective: virt | None = Non
 
 @torch.inference_mode()
 def map_distances(
-    student: Matcher, teacher: Matcher, pairs: Sequence[Pair], objective: virt | None = None
+    student: Matcher,
+    teacher: Matcher,
+    pairs: Sequence[Pair],
+    objective: virt | None = None,
+    lengths: Lengths | None = None,
 ) -> np.ndarray:
-    """Eq. 4 of each pair in each of the student's layers: [pairs, layers]; pairs with an empty text are left out."""
+    """Eq. 4 of each pair in each of the student's layers: [pairs, layers]; pairs with an empty text are left out.
+
+    `lengths` are the tokens of each text that the teacher reads; as many as the student by default.
+    """
     same_tokenizer(student, teacher)
     layers = layer_pairs(student, teacher, objective)
     sizes = student.attention(0).sizes, teacher.attention(0).sizes
@@ -113,7 +120,7 @@ def map_distances(
     one_layer = replace(settings, layers="all", map="same", average_heads=sizes[0].heads != sizes[1].heads)
     ours, theirs = (tuple(sorted(set(each))) for each in zip(*layers, strict=True))
     rows = []
-    with _reading(student, ours, None), _reading(teacher, theirs, lengths_of(student)):
+    with _reading(student, ours, None), _reading(teacher, theirs, lengths or lengths_of(student)):
         for signals, batch in _batches(student, pairs, "Comparing attention"):
             taught = _run(teacher, batch)
             targets = _targets(len(batch.queries), student.device)

@@ -138,11 +138,17 @@ def _beside_teacher(
         raise LimbeckError("is a cross_encoder itself; give --teacher only with a model that encodes texts apart")
     same_tokenizer(student, taught)
     other = dict(layer_pairs(student, taught))[layer]
-    views = (
-        _view(model, "model", student, pair, layer, None),
-        _view(teacher, "teacher", taught, pair, other, lengths_of(student)),
-    )
-    return Inspection(pair, views, float(map_distances(student, taught, [pair])[0, layer]))
+    own = _view(model, "model", student, pair, layer, None)
+    lengths = _teachers_lengths(own.map, student, taught)
+    theirs = _view(teacher, "teacher", taught, pair, other, lengths)
+    return Inspection(pair, (own, theirs), float(map_distances(student, taught, [pair], lengths=lengths)[0, layer]))
+
+
+def _teachers_lengths(found: TokenMap, student: Matcher, teacher: Matcher) -> tuple[int, int]:
+    """The teacher's own lengths, if both texts fit; otherwise it has to cut them where the student does."""
+    theirs = lengths_of(teacher)
+    whole = len(found.first) <= theirs[0] and len(found.second) <= theirs[1]
+    return theirs if whole else lengths_of(student)
 
 
 def _view(

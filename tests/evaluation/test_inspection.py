@@ -71,3 +71,12 @@ def test_mistakes_are_one_line(tiny_bert):
         inspect_pair(student, *PAIR, teacher=student)
     with pytest.raises(LimbeckError, match="is a cross_encoder itself; give --teacher only with"):
         inspect_pair(teacher, *PAIR, teacher=teacher)
+
+
+def test_a_teacher_with_less_room_than_the_student_reads_texts_that_fit(tiny_bert):
+    longer = {"query_length": 60, "document_length": 60}
+    student = build(matcher_config(kind="dual_encoder", init_from=tiny_bert, **longer)).eval()
+    found = inspect_pair(student, *PAIR, teacher=made(tiny_bert, "cross_encoder"))
+    assert found.teacher.map.second == found.model.map.second == ("open", "the", "new", "folder")
+    with pytest.raises(LimbeckError, match="is more than the teacher's 24"):
+        inspect_pair(student, "copy", " ".join(["file"] * 30), teacher=made(tiny_bert, "cross_encoder"))
