@@ -312,7 +312,7 @@ def test_a_teacher_that_fails_is_not_tried_again_for_every_run(recipe, tmp_path,
 
 
 @pytest.mark.parametrize("teacher", [{"model": "/nope"}, {"scores": "/nope"}])
-def test_a_teacher_that_is_not_there_is_named_before_training(recipe, tmp_path, teacher):
+def test_a_missing_teacher_is_named_before_training(recipe, tmp_path, teacher):
     said, recipe["teacher"] = Said(), teacher
     with pytest.raises(LimbeckError, match="^/nope: "), reporting(said):
         sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
@@ -326,7 +326,7 @@ def test_without_test_queries_nothing_is_trained(recipe, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_a_setting_of_the_teacher_that_fails_leaves_the_others_their_table(recipe, tmp_path, monkeypatch):
+def test_the_table_has_the_other_settings_if_one_teacher_fails(recipe, tmp_path, monkeypatch):
     plain = cell_runs.train_student
 
     def fails(session, recipe, name, *place):
@@ -343,7 +343,7 @@ def test_a_setting_of_the_teacher_that_fails_leaves_the_others_their_table(recip
     ("over", "tune"),
     [(["student.dim=8,16", "student.dim=4"], []), (["student.dim=8,16"], ["student.dim=4,8"])],
 )
-def test_a_key_that_stands_twice_is_refused(recipe, tmp_path, over, tune):
+def test_a_key_that_occurs_twice_is_refused(recipe, tmp_path, over, tune):
     with pytest.raises(LimbeckError, match="student.dim: is named twice in --over and --tune; give all"):
         sweep(recipe, over, tune, out=tmp_path / "s")
 
@@ -357,7 +357,7 @@ def test_if_all_fail_the_reason_is_the_error(recipe, tmp_path, monkeypatch):
         sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
 
 
-def test_settings_of_the_teacher_have_sessions_of_their_own(recipe, tmp_path):
+def test_settings_of_the_teacher_have_separate_sessions(recipe, tmp_path):
     result = sweep(recipe, ["teacher.stages.0.steps=1,2"], out=tmp_path / "s")
     assert len(list((tmp_path / "s" / "shared").iterdir())) == 2
     rows = {row.name: row for row in result.rows}
