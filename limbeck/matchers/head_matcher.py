@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 
-from limbeck.errors import bad_input
+from limbeck.errors import LimbeckError, bad_input
 from limbeck.file_list import write_list
 from limbeck.files import directory_atomically, write_json
+from limbeck.matchers.attention import AttentionFacts, facts_of, most_text_tokens
 from limbeck.matchers.base import SCORES, PreparedBatch, TextBatch, as_parts, distinct, tokeniser_digest, weights_digest
 from limbeck.matchers.chunks import Chunks, Features, Side, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.config import MatcherConfig
@@ -34,8 +35,9 @@ from limbeck.matchers.parts import side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import start_of
+from limbeck.matchers.text_attention import Watch, chunk_runner
 from limbeck.matchers.tower import CODE_VERSION, config_digest
-from limbeck.signals import Signals
+from limbeck.signals import TEXT_ATTENTION, Signals
 from limbeck.stores.ragged import Ragged
 
 CONFIG, HEAD = "limbeck.json", "head.safetensors"
@@ -72,6 +74,7 @@ class HeadMatcher(EncodingMatcher):
     """One encoder for all texts, or one for each position, and a head over their outputs."""
 
     config_type: ClassVar[type[HeadConfig]]
+    shows = SCORES | TEXT_ATTENTION
     outputs_are_the_encoders: ClassVar[bool] = True  # so that they can be stored while the encoder is frozen
     of_the_head: ClassVar[frozenset[str]] = frozenset()  # keys of its config that the encoder's outputs ignore
 
@@ -153,25 +156,28 @@ class HeadMatcher(EncodingMatcher):
         return self.encoder(position).preprocess(texts, task=_side(position))
 
     def forward(self, inputs: Texts, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
+        watch = Watch(self.attention_layers) if needs & TEXT_ATTENTION else None
         pairs = zip(inputs.texts, self._alike(), strict=True)
-        texts = [self._kept(some, positions[0], recompute) for some, positions in pairs]
+        texts = [self._kept(some, positions[0], recompute, watch) for some, positions in pairs]
         parts = [take_texts(texts[group], rows) for group, rows in inputs.places]
         parts = [parts[0], *(self._everyone(part, inputs.document_count) for part in parts[1:])]
         projected = [self.project(kept, position) for position, kept in enumerate(parts)]
         prepared = [self.head.prepare(text, position) for position, text in enumerate(projected)]
-        return Signals(scores=self.head(prepared, inputs.lists))
+        attention = watch.at(inputs.places, inputs.document_count) if watch is not None else None
+        return Signals(scores=self.head(prepared, inputs.lists), text_attention=attention)
 
-    def _kept(self, texts: Chunks | Tensor, position: int, recompute: bool) -> Encoded:
+    def _kept(self, texts: Chunks | Tensor, position: int, recompute: bool, watch: Watch | None = None) -> Encoded:
         """The encoder's outputs for texts, with gradients."""
         if isinstance(texts, Tensor):
             return texts
+        each = chunk_runner(watch, self.encoder(position), texts)
         if not texts.passes:
             nothing, zero = self.kept_encoding(position).nothing(), zero_of(self.encoder(position))
             if isinstance(nothing, Ragged):
                 vectors, mask = (torch.from_numpy(part).to(self.device) for part in nothing.padded())
                 return TokenVectors(vectors + zero, mask)
             return torch.from_numpy(nothing).to(self.device) + zero
-        return run_chunks(texts, lambda features: self._run(features, position), recompute)
+        return run_chunks(texts, lambda features: self._run(features, position), recompute, each)
 
     def _run(self, features: Features, position: int) -> Encoded:
         mask = features["attention_mask"].bool()
@@ -185,6 +191,14 @@ class HeadMatcher(EncodingMatcher):
     def project(self, kept: Encoded, position: int) -> Encoded:
         """The input of the head for texts."""
         return kept
+
+    def attention(self, position: int) -> AttentionFacts:
+        if self.texts != 2:
+            raise LimbeckError(f"virt compares the attention of two texts, and there are {self.texts}; drop virt")
+        return facts_of(self.encoder(position))
+
+    def text_tokens(self, position: int) -> int:
+        return most_text_tokens(self.encoder(position).tokenizer, lambda texts: self._preprocess(texts, position))
 
     # -- inference -----------------------------------------------------------------------------------------------
 

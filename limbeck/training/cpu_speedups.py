@@ -68,13 +68,17 @@ def attention(
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
+    position_bias: Tensor | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
     """Attention of queries, keys and values [B, heads, tokens, width]; torch's own if this one is not faster."""
     usual = getattr(module, "num_key_value_groups", 1) == 1 and not getattr(module, "is_causal", True)
     if not dropout or query.device.type != "cpu" or not usual or scaling is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **more)
+        told: Any = more | ({} if position_bias is None else {"position_bias": position_bias})
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **told)
     logits = (query * scaling) @ key.transpose(-1, -2)
+    if position_bias is not None:  # T5's
+        logits = logits + position_bias
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         logits = logits.masked_fill(~attention_mask, torch.finfo(logits.dtype).min)
     elif attention_mask is not None:

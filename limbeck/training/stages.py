@@ -18,6 +18,7 @@ from limbeck.matchers.base import Matcher, as_parts, weights_digest
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.progress import progress, say
 from limbeck.recipe.stage import Stage
+from limbeck.training.attention import attention_shown
 from limbeck.training.batches import Collator
 from limbeck.training.checkpoints import PREFIX, newest_complete
 from limbeck.training.frozen_cache import frozen_outputs
@@ -74,7 +75,11 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Exam
             found, outputs = lists(stage), how.outputs or how.folder / "frozen"
             if how.embeddings is not None and _replayed(stage, how) & EMBEDDINGS:
                 how.embeddings.add_all(_texts(found))
-            with frozen(matcher, stage.freeze), frozen_outputs(matcher, stage, found, outputs):
+            with (
+                frozen(matcher, stage.freeze),
+                frozen_outputs(matcher, stage, found, outputs),
+                attention_shown(matcher, how.teacher, stage),
+            ):
                 _run_stage(matcher, stage, number, found, folder, how)
             if (folder / BEST).exists():
                 load_weights(matcher, folder / BEST)

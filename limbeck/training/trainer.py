@@ -292,7 +292,7 @@ def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: in
         remove_unused_columns=False,
         seed=seed,
         dataloader_pin_memory=device.type == "cuda",
-        ddp_find_unused_parameters=stage.only_restores_tokens,
+        ddp_find_unused_parameters=stage.only_inside_the_encoder,
     )
 
 

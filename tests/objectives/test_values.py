@@ -21,6 +21,7 @@ from limbeck.objectives import (
 )
 from limbeck.signals import Signals, Targets
 
+from .attention_reference import EXPECTED_OF_ATTENTION
 from .batches import NAN, call, losses_of, one_list, random_batch
 from .pair_reference import EXPECTED_OF_PAIRS
 from .reference import EXPECTED, EXPECTED_OF_CLASSES, EXPECTED_OF_TOKENS, expected
@@ -30,7 +31,8 @@ each = pytest.mark.parametrize("objective", EXPECTED, ids=str)
 
 
 def test_every_objective_has_a_formula_to_be_compared_with() -> None:
-    formulas = [*EXPECTED, *EXPECTED_OF_TOKENS, *EXPECTED_OF_CLASSES, *EXPECTED_OF_PAIRS, OF_EMBEDDINGS]
+    formulas = [*EXPECTED, *EXPECTED_OF_TOKENS, *EXPECTED_OF_CLASSES, *EXPECTED_OF_PAIRS, *EXPECTED_OF_ATTENTION]
+    formulas.append(OF_EMBEDDINGS)
     assert {objective.name for objective in formulas} == set(OBJECTIVES)
 
 
