@@ -63,8 +63,8 @@ class soft_class_ce(Objective):
 
     The temperature is on the teacher's side only, as for `soft_binary_ce`, which two classes come to: with scores
     (0, z) both are the same. Data: teacher and student with the same classes.
-
-    In a recipe: `soft_class_ce`, `soft_class_ce(tau=2)`.
+The temperature is on the teacher's side only, as in `soft_binary_ce`, which is the case of two classes: with scores
+(0, z) both are equal. Data: teacher and student with the same classes.
     """
 
     tau: float = 1.0
