@@ -1,7 +1,7 @@
 """Matchers: models that score a query against a document.
 
-Names are imported on first use: who only needs an interaction, as a worker that scores pairs does, loads no library of
-models. (So no module here may have the name of something that the package gives.)
+Names are imported on first use: a worker that scores pairs only needs an interaction, and imports no model library.
+(So no module here may have the same name as something that the package exports.)
 """
 
 from __future__ import annotations

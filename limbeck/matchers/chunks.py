@@ -1,8 +1,8 @@
-"""Little padding: texts are sorted by length and run through the model in chunks of similar length.
+"""Reduce padding: texts are sorted by length and run through the model in chunks of similar length.
 
-A batch for distillation holds the distinct documents of many lists; nothing ties them to each other inside the
-encoder, so they may be encoded in any order and in any grouping. Sorting inside the step removes the padding without
-touching which queries meet in a batch, which grouping whole queries by length would do.
+A batch for distillation contains the distinct documents of many lists. The encoder handles them independently, so
+they can be encoded in any order and grouping. Sorting inside the step removes padding without changing which queries
+are in a batch; grouping whole queries by length would change that.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from limbeck.progress import progress
 T = TypeVar("T")
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
-Features = dict[str, Any]  # what a tokeniser makes of some texts, and a model reads
+Features = dict[str, Any]  # output of a tokeniser, input of a model
 
-PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
-STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
+PASS_OVERHEAD = 192  # cost of one more pass, in tokens of the same model; measured on 2 cores
+STEP = 8  # chunk borders are tried at every eighth text, or less often if there are many texts
 MOST_BORDERS = 128
 BLOCK = 512  # texts that are sorted together for inference
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Texts that are tokenised, sorted by length and cut into passes of a model."""
+    """Texts that are tokenised, sorted by length and split into passes of a model."""
 
     passes: list[Features]
     restore: Tensor  # [texts] puts the rows of all passes back in the order of the texts
@@ -44,9 +44,9 @@ class Chunks:
 
 
 def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
-    """Cut ascending `lengths` into chunks so that padded tokens plus `overhead` a chunk are fewest.
+    """Split ascending `lengths` into chunks so that padded tokens plus `overhead` per chunk are minimal.
 
-    `limit` bounds the texts in a chunk. Dynamic programming over chunk borders at every `STEP` texts.
+    `limit` is the maximum number of texts in a chunk. Dynamic programming over chunk borders at every `STEP` texts.
     """
     count = len(lengths)
     step = max(STEP, count // MOST_BORDERS)
@@ -75,14 +75,14 @@ def prepare_chunks(
     limit: int | None = None,
     side: Side = "query",
 ) -> Chunks:
-    """Tokenise `texts` once and cut the result into chunks."""
+    """Tokenise `texts` once and split the result into chunks."""
     if not texts:
         return Chunks([], torch.empty(0, dtype=torch.long), side)
     features = preprocess(list(texts))
     if "offsets" in features:  # tokens one after the other, without padding
         return Chunks([features], torch.arange(len(texts)), side)
     real_tokens = features["attention_mask"].bool()
-    if "query_expansion_positions" in features:  # ColBERT's [MASK] tokens count, whether they are attended to or not
+    if "query_expansion_positions" in features:  # ColBERT's [MASK] tokens count even if they are not attended to
         real_tokens = real_tokens | features["query_expansion_positions"].bool()
     lengths = real_tokens.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
@@ -106,10 +106,10 @@ def run_chunks(chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute:
 
 
 def each_chunk(chunks: Chunks, run: Callable[[Features], T], recompute: bool = False) -> list[T]:
-    """What `run` makes of each chunk, in the order of the chunks."""
+    """The results of `run` for all chunks, in order."""
 
     def fresh(chunk: Features) -> T:
-        return run(dict(chunk))  # a copy for every pass: modules put their results into the features they get
+        return run(dict(chunk))  # a copy for every pass: modules add their results to their input
 
     if recompute and torch.is_grad_enabled():
         return [checkpoint(fresh, chunk, use_reentrant=False) for chunk in chunks.passes]
@@ -123,9 +123,9 @@ def inferred(
     run: Callable[[Features], AnyEncoded],
     label: str,
 ) -> Iterator[AnyEncoded]:
-    """What `run` makes of the chunks that `prepare` makes of each block of texts, in their order, without gradients.
+    """The results of `run` for the chunks that `prepare` makes of each block of texts, in order, without gradients.
 
-    Sorted by tokens: by characters, as sentence-transformers sorts, pads more (`benchmarks.padding`).
+    Sorted by tokens: sorting by characters, as sentence-transformers does, pads more (`benchmarks.padding`).
     """
     model.eval()
     device = next(model.parameters()).device
@@ -151,7 +151,7 @@ def _as_float32(found: AnyEncoded) -> AnyEncoded:
 
 
 def texts_of_chunks(chunks: Chunks) -> list[list[int]]:
-    """For each chunk, which text each of its rows is."""
+    """For each chunk, the index of each row's text."""
     order = torch.argsort(chunks.restore).tolist()
     sizes = [len(chunk["offsets"] if "offsets" in chunk else chunk["attention_mask"]) for chunk in chunks.passes]
     return [order[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]

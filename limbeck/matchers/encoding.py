@@ -1,7 +1,7 @@
-"""What a matcher keeps of a text once its tower has read it: one vector, a few, one for each token, or nothing.
+"""The stored form of a text after its tower has read it: one vector, a few, one per token, or nothing.
 
-Code that runs a matcher (stores, re-ranking, latency, `score`, `index`) asks for its encoding and its interaction, and
-never for its kind. So a new architecture works in all of them at once.
+Code that runs a matcher (stores, re-ranking, latency, `score`, `index`) uses its encoding and its interaction,
+never its kind. So a new architecture works in all of them at once.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from torch import Tensor
 from limbeck.stores.encodings import Tokens
 from limbeck.stores.ragged import Ragged
 
-Vectors = np.ndarray | Ragged  # encodings of texts as a tower returns them and a store holds them
+Vectors = np.ndarray | Ragged  # encodings of texts as returned by a tower and kept in a store
 
 
 class TokenVectors(NamedTuple):
-    """Several vectors for each text of a batch, and which of them count."""
+    """Several vectors for each text of a batch, and a mask of the valid ones."""
 
     vectors: Tensor  # [texts, tokens, dim]
     mask: Tensor  # [texts, tokens] bool
 
 
-Encoded = Tensor | TokenVectors  # encodings of texts as an interaction reads them: [texts, dim], or tokens
+Encoded = Tensor | TokenVectors  # input of an interaction: [texts, dim], or tokens
 AnyEncoded = TypeVar("AnyEncoded", bound=Tensor | TokenVectors)
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The shape of what is kept of a text."""
+    """The shape of a text's encoding."""
 
     dim: int
-    tokens: Tokens = None  # None: one vector; a number: so many slots; "ragged": one for each token
+    tokens: Tokens = None  # None: one vector; a number: that many slots; "ragged": one per token
 
     def __str__(self) -> str:
         if self.tokens is None:
@@ -54,7 +54,7 @@ class Encoding:
 
 
 def as_encoded(stored: Vectors, device: torch.device | str = "cpu") -> Encoded:
-    """Stored encodings as tensors: [texts, dim], or [texts, tokens, dim] with its mask; an empty slot is zeros."""
+    """Stored encodings as tensors: [texts, dim], or [texts, tokens, dim] with a mask; empty slots are zeros."""
     if isinstance(stored, Ragged):
         vectors, mask = stored.padded()
         return TokenVectors(torch.from_numpy(vectors).to(device), torch.from_numpy(mask).to(device))

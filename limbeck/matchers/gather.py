@@ -1,4 +1,4 @@
-"""Encodings of all processes, with gradients: every query can meet every document of the whole batch."""
+"""Gather the encodings of all processes, with gradients, so that every query can use all documents of the batch."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class _Gather(torch.autograd.Function):
 
 
 def share(count: int, rank: int, world: int) -> slice:
-    """The rows of `count` that process `rank` of `world` takes: as even as can be, in order."""
+    """The rows of `count` for process `rank` of `world`: evenly divided, in order."""
     return slice(count * rank // world, count * (rank + 1) // world)
 
 
 def zero_of(module: nn.Module) -> Tensor | float:
-    """A zero that hangs on the module's weights: a process without texts takes part in the gradient all the same, or
-    the others would wait for it. A frozen module has no gradient.
+    """A zero that depends on the module's weights. It lets a process without texts take part in the gradient exchange,
+    because the other processes would wait for it. A frozen module has no gradient.
     """
     free = next((parameter for parameter in module.parameters() if parameter.requires_grad), None)
     return 0.0 if free is None else free.sum() * 0
 
 
 def gather_rows(rows: Tensor, count: int) -> Tensor:
-    """Put the processes' shares of `count` rows together; in a single process, the rows as they are."""
+    """Join the processes' shares of `count` rows; in a single process, return the rows unchanged."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return rows
     world = dist.get_world_size()
