@@ -74,7 +74,7 @@ class PairScorer:
         return scores
 
     def _prepared(self, rows: np.ndarray, position: int) -> tuple[Prepared, np.ndarray | None]:
-        """The prepared texts, and the number of tokens of each if that differs; kept until other texts are requested."""
+        """The prepared texts, and their numbers of tokens if these differ; kept until other texts are requested."""
         if position not in self._known or not np.array_equal(self._known[position][0], rows):
             self._known.pop(position, None)  # free the memory before preparing the next
             self._known[position] = rows, *self._prepare(rows, position)
@@ -106,7 +106,7 @@ class PairScorer:
         return whole, lengths
 
     def tune(self, rows: np.ndarray) -> float:
-        """Choose the fastest batch size: small ones stay in cache, large ones have less overhead. Returns its seconds."""
+        """Choose the fastest batch size: small ones stay in cache, large ones save overhead. Return its seconds."""
         some = rows[:TRIED]
         self.score(some)  # prepares the texts, once
         spent = {}
