@@ -24,6 +24,7 @@ T = TypeVar("T")
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
 Features = dict[str, Any]  # output of a tokeniser, input of a model
+EachChunk = Callable[..., list[Any]]  # `each_chunk`, or a function with the same arguments
 
 PASS_OVERHEAD = 192  # cost of one more pass, in tokens of the same model; measured on 2 cores
 STEP = 8  # chunk borders are tried at every eighth text, or less often if there are many texts
@@ -100,9 +101,11 @@ def prepare_chunks(
     return Chunks(passes, torch.argsort(order), side)
 
 
-def run_chunks(chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False) -> AnyEncoded:
-    """Apply `run` to each chunk and put the rows back in the order of the texts."""
-    return take_texts(join_texts(each_chunk(chunks, run, recompute)), chunks.restore)
+def run_chunks(
+    chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False, each: EachChunk | None = None
+) -> AnyEncoded:
+    """Apply `run` to each chunk, by `each_chunk` or its like, and put the rows back in the order of the texts."""
+    return take_texts(join_texts((each or each_chunk)(chunks, run, recompute)), chunks.restore)
 
 
 def each_chunk(chunks: Chunks, run: Callable[[Features], T], recompute: bool = False) -> list[T]:

@@ -106,7 +106,7 @@ class PairScorer:
         return whole, lengths
 
     def tune(self, rows: np.ndarray) -> float:
-        """Choose the fastest batch size: small ones stay in cache, large ones save overhead. Return its seconds."""
+        """Choose the fastest batch size: small ones stay in cache, large ones cost less. Returns its seconds."""
         some = rows[:TRIED]
         self.score(some)  # prepares the texts, once
         spent = {}

@@ -1,4 +1,4 @@
-"""Training one student: check what is cheap, make the teacher ready, build, gather what it learns from, fit, save."""
+"""Train one student: cheap checks, teacher, build, gather the training data, fit, save."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import Matcher
+from limbeck.files import digest
+from limbeck.matchers import Matcher, build
 from limbeck.matchers import load as load_matcher
 from limbeck.recipe.recipe import Recipe
 from limbeck.recipe.stage import Stage
@@ -16,6 +17,8 @@ from limbeck.runs.references import teacher_below_its_start
 from limbeck.runs.student_start import start_student, untrained_student
 from limbeck.runs.task import Task
 from limbeck.runs.teacher_step import has_to_be_trained, prepare_teacher
+from limbeck.signals import TEXT_ATTENTION
+from limbeck.training.attention import layers_shown
 from limbeck.training.lists import TextLists
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.stages import Fit, fit
@@ -24,10 +27,11 @@ from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
 
 
-def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher:
-    """A trained student, from `place` if it is there already.
+def train_student(task: Task, recipe: Recipe, name: str, place: Path, shared: Path | None = None) -> Matcher:
+    """A trained student, loaded from `place` if it is there already.
 
-    `recipe` is the task's, or one that differs from it in the student, its stages or its seed.
+    `recipe` is the task's recipe, or one that differs only in the student, its stages or its seed. Students that begin
+    with the same stages take their weights from `shared`, so that these stages are trained once.
     """
     if not place.exists():
         check_before_teacher(task, recipe)
@@ -38,24 +42,36 @@ def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher
         if 1 not in student.trained_positions:
             task.reference.serve_documents(student)
         how = _fit_settings(task, recipe, name, place, student, teacher)
+        if shared is not None:
+            how.shared = shared / digest(recipe.student.model_dump_json())
         fit(student, recipe.stages, lambda stage: task.lists(stage, recipe.seed), how)
         _save(task, student, place)
     return load_matcher(place)
 
 
 def check_before_teacher(task: Task, recipe: Recipe) -> None:
-    """Find what is wrong with data, recipe and student before hours go into a teacher."""
+    """Check data, recipe and student before spending hours on a teacher."""
     task.check(recipe)
-    _ = task.judged_dev  # reads the data: a mistake there is named before any model is asked for
+    _ = task.judged_dev  # reads the data, so that mistakes are found before a model is loaded
     task.reference.check_given()
     if not recipe.student.taken_from_teacher and has_to_be_trained(task):
-        untrained_student(recipe.stages, recipe.student, recipe.seed)
+        student = untrained_student(recipe.stages, recipe.student, recipe.seed)
+        _check_attention(recipe, student)
+
+
+def _check_attention(recipe: Recipe, student: Matcher) -> None:
+    """Compare the attention of the student with that of a teacher that is still to be trained, if it is to learn it."""
+    stages = [stage for stage in recipe.stages if stage.student_signals & TEXT_ATTENTION]
+    if stages and recipe.teacher is not None and recipe.teacher.train is not None:
+        teacher = build(recipe.teacher.train)
+        for stage in stages:
+            layers_shown(student, teacher, stage)
 
 
 def _needs_teacher(task: Task, recipe: Recipe) -> bool:
     """Whether the student learns or starts from the teacher, or is compared with it on dev without labels.
 
-    Vectors that were given are compared with the teacher's before anything is trained.
+    Vectors from the user are compared with the teacher's before training.
     """
     if recipe.teacher is not None and recipe.teacher.vectors is not None:
         return True
@@ -68,15 +84,18 @@ def _distils(recipe: Recipe) -> bool:
 
 
 def _fit_settings(task: Task, recipe: Recipe, name: str, place: Path, student: Matcher, teacher: Matcher | None) -> Fit:
-    """How the student is fitted: the teacher's signals, live or cached, the dev measure, and where things are kept."""
+    """How to fit the student: the teacher's signals (live or cached), the dev measure, and folders."""
     teacher = teacher if _distils(recipe) else None
     _refuse_outputs(task, student, teacher)
     live = teacher if recipe.teacher is not None and recipe.teacher.live else None
     how = Fit(name, place.parent / "work", task.log, recipe.seed, task.student_dev, live)
     how.outputs = task.work / "frozen"
+    if live is not None:
+        for stage in recipe.stages:
+            layers_shown(student, live, stage)
     _add_teacher_signals(how, teacher, task.reference, recipe.stages)
     if _distils(recipe):
-        lists = [task.lists(stage, recipe.seed) for stage in recipe.stages]  # all scores, before their statistics
+        lists = [task.lists(stage, recipe.seed) for stage in recipe.stages]  # their statistics need all scores
         how.standardise = task.standardise
         for stage, some in zip(recipe.stages, lists, strict=True):
             if isinstance(some, TextLists):
@@ -103,7 +122,7 @@ def _refuse_outputs(task: Task, student: Matcher, teacher: Matcher | None) -> No
 
 
 def _add_teacher_signals(how: Fit, teacher: Matcher | None, reference: Reference, stages: Sequence[Stage]) -> None:
-    """Refuse a teacher that cannot show what the objectives need; embeddings that it lacks are the reference's."""
+    """Refuse a teacher without the signals that the objectives need; missing embeddings come from the reference."""
     how.cached_teacher = teacher if how.teacher is None else None
     for stage in stages:
         if teacher is not None:
@@ -116,7 +135,7 @@ def _add_teacher_signals(how: Fit, teacher: Matcher | None, reference: Reference
 def _save(task: Task, student: Matcher, place: Path) -> None:
     with main_first() as main:
         if main:
-            beside = place.with_name(f".{place.name}.new")  # the student appears with all that belongs to it
+            beside = place.with_name(f".{place.name}.new")  # so that the student appears together with its other files
             student.save_pretrained(beside)
             task.after_training(student, beside)
             beside.rename(place)

@@ -1,9 +1,9 @@
 """The folded transformer head in onnxruntime, in float32 or with 8-bit weights.
 
-The graph is `FoldedTransformer.score`, written out node by node: onnxruntime joins bias and GELU, sum and norm, and
-leaves out what an eager framework spends between operations. With 8 bits every large map is a product of bytes: weights
-have one scale a column and 7 bits (with 8 a processor without VNNI overflows 16-bit sums), inputs are rounded to one
-byte by the range that a batch has. So 8-bit scores depend on the batch they are in, in the third digit.
+The graph is `FoldedTransformer.score`, written out node by node. onnxruntime fuses bias and GELU, sum and norm, and
+has none of the overhead of an eager framework between operations. With 8 bits every large map is a product of bytes:
+weights have one scale per column and 7 bits (with 8, a processor without VNNI overflows 16-bit sums), inputs are
+rounded to one byte by the range of the batch. So 8-bit scores depend on their batch, in the third digit.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from limbeck.matchers.interactions.dipair import CosineHead
 from limbeck.matchers.interactions.folded import FoldedTransformer
 from limbeck.matchers.interactions.layer import HeadLayer
 
-# Of a text, as `FoldedTransformer.prepare` gives them, and how many dimensions each has.
+# The outputs of `FoldedTransformer.prepare` for a text, with their numbers of dimensions.
 PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit": 2, "masked": 2}
 NOT_OF_AN_ONLY_LAYER = {"queries", "keys", "values"}
 _OPSET, _MICROSOFT = 20, "com.microsoft"
 
 
 def has_graph(interaction: Interaction) -> TypeGuard[FoldedTransformer]:
-    """Whether there is a graph of this interaction here."""
+    """Whether this module has a graph for the interaction."""
     return isinstance(interaction, FoldedTransformer)
 
 
 class OnnxHead(Interaction):
-    """`FoldedTransformer` with the work per pair done by onnxruntime, on as many threads as torch has."""
+    """`FoldedTransformer` with the work per pair in onnxruntime, with as many threads as torch."""
 
     name = "onnx transformer"
 
@@ -69,7 +69,7 @@ def _packages() -> Any:
 
 
 class _Graph:
-    """Nodes and constants of an ONNX graph, named by counting."""
+    """Nodes and constants of an ONNX graph, with numbered names."""
 
     def __init__(self, int8: bool) -> None:
         import onnx
@@ -93,7 +93,7 @@ class _Graph:
         return self.add("Reshape", value, self.constant(shape, np.int64))
 
     def linear(self, value: str, weight: Tensor, bias: Tensor) -> str:
-        """value W^T + b; in bytes where that is wanted."""
+        """value W^T + b; in bytes if requested."""
         if not self.int8:
             return self.add("Add", self.add("MatMul", value, self.constant(weight.T)), self.constant(bias))
         bytes_, scales = seven_bits(weight)
@@ -116,14 +116,14 @@ class _Graph:
 
 
 def seven_bits(weight: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a weight as whole numbers from -63 to 63, and what one step of each row is worth."""
+    """Rows of a weight as integers from -63 to 63, and the step size of each row."""
     values = weight.detach().cpu().numpy()
     scales = np.maximum(np.abs(values).max(axis=1), np.finfo(np.float32).tiny) / 63
     return np.rint(values / scales[:, None]), scales
 
 
 def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]:
-    """The names of its inputs, text by text, and the model."""
+    """The names of the inputs, text by text, and the model."""
     graph = _Graph(int8)
     cosine = folded.head.cosine
     absent = (NOT_OF_AN_ONLY_LAYER if len(folded.head.layers) == 1 else set()) | ({"unit"} if cosine is None else set())
@@ -151,7 +151,7 @@ def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]
 
 
 def _cosine(graph: _Graph, cosine: CosineHead) -> str:
-    """What DE-Cos gives for the first tokens' unit vectors: [pairs, 1]."""
+    """The DE-Cos score of the first tokens' unit vectors: [pairs, 1]."""
     product = graph.add("ReduceSum", graph.add("Mul", "unit_0", "unit_1"), graph.constant([1], np.int64), keepdims=1)
     return graph.add("Add", graph.add("Mul", product, graph.constant(cosine.scale)), graph.constant(cosine.offset))
 
@@ -177,7 +177,7 @@ def _attention(graph: _Graph, queries: str, keys: str, values: str, masked: str)
 
 
 def _between(graph: _Graph, layer: HeadLayer, states: str, masked: str) -> str:
-    """A whole layer that is neither the first nor the last."""
+    """A complete layer that is neither the first nor the last."""
     dim = layer.merge.weight.shape[0]
     queries, keys, values = layer.attend.weight.chunk(3)
     biases = layer.attend.bias.chunk(3)
@@ -203,7 +203,7 @@ def _last(graph: _Graph, folded: FoldedTransformer, states: str, masked: str) ->
 
 
 def _after(graph: _Graph, layer: HeadLayer, summed: str) -> str:
-    """What a layer does once attention is added."""
+    """The part of a layer after attention is added."""
     states = graph.norm(summed, layer.first_norm)
     wide = graph.add("Gelu", graph.linear(states, layer.widen.weight, layer.widen.bias))
     narrow = graph.linear(wide, layer.narrow.weight, layer.narrow.bias)
