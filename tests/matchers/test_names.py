@@ -61,7 +61,7 @@ def test_a_hub_name_passes_even_if_its_config_is_elsewhere(hub):
     assert resolve("owner/name") == "owner/name"
 
 
-def test_what_can_be_neither_is_not_asked_for(hub):
+def test_labels_that_can_be_neither_are_not_requested(hub):
     for name in ("./nope", "a/b/c", "ow ner/nope"):
         with pytest.raises(LimbeckError, match="no such folder"):
             resolve(name)

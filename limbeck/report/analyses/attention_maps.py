@@ -137,7 +137,7 @@ def _chosen(found: StudentDistances, layer: int | None) -> tuple[int, int]:
 
 
 def _to_draw(maps: Sequence[TokenMap]) -> list[int]:
-    """The first pairs that fit a page; longer ones only where there are no others."""
+    """The first pairs that fit a page; longer ones only if there are no others."""
     there = [at for at, one in enumerate(maps) if not one.is_empty]
     fits = [at for at in there if max(len(maps[at].first), len(maps[at].second)) <= MOST]
     return [*fits, *(at for at in there if at not in fits)][:PICTURES]
