@@ -30,9 +30,9 @@ from limbeck.matchers import DiPair, build, matcher_config
 from limbeck.matchers.encoding import as_encoded
 from limbeck.matchers.interactions.folded import FoldedTransformer
 from limbeck.progress import reporting
+from limbeck.runtimes.onnx_head import OnnxHead
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
-from limbeck.scoring.onnx_head import OnnxHead
 
 TOKENS = 128
 SIZES = {  # layers, hidden size, attention heads

@@ -15,12 +15,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from limbeck.api import annotate, distill, evaluate, generate, index, open_index, recipes, score, sweep
+    from limbeck.api import (
+        annotate,
+        distill,
+        evaluate,
+        generate,
+        index,
+        measure_runtimes,
+        open_index,
+        recipes,
+        score,
+        sweep,
+    )
     from limbeck.data import load as load_data
     from limbeck.matchers import load
     from limbeck.recipe import Recipe
 
-_API = ("annotate", "distill", "evaluate", "generate", "index", "open_index", "recipes", "score", "sweep")
+_API = (
+    "annotate",
+    "distill",
+    "evaluate",
+    "generate",
+    "index",
+    "measure_runtimes",
+    "open_index",
+    "recipes",
+    "score",
+    "sweep",
+)
 _HOME = {
     "load": ("limbeck.matchers", "load"),
     "load_data": ("limbeck.data", "load"),
@@ -38,6 +60,7 @@ __all__ = [
     "index",
     "load",
     "load_data",
+    "measure_runtimes",
     "open_index",
     "recipes",
     "score",

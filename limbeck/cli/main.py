@@ -60,6 +60,7 @@ for verb in (
     "pairs",
     "score",
     "evaluate",
+    "runtimes",
     "report",
 ):
     import_module(f"limbeck.cli.{verb}").register(app)

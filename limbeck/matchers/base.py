@@ -94,6 +94,8 @@ class Matcher(nn.Module, ABC):
     model_types: ClassVar[tuple[str, ...]] = ()  # what sentence-transformers and its relatives call it in a folder
     shows: frozenset[str] = SCORES  # the signals that it can show
     bf16 = False  # whether it computes in bfloat16: see `bf16.py`
+    runtime = "torch"  # what runs its transformers: see `limbeck.runtimes`
+    computed: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed): how, where its outputs are others by that
     folder: Path | None = None  # that it was loaded from
 
     def __init__(self) -> None:
@@ -258,7 +260,7 @@ class Matcher(nn.Module, ABC):
         With a position, of its encodings there: a matcher with a tower for each side has one identity for each.
         """
         key = {"kind": self.kind, "weights": weights_digest(self), "configuration": self.configuration()}
-        return key | ({"bf16": True} if self.bf16 else {})
+        return key | ({"bf16": True} if self.bf16 else {}) | ({"computed": self.computed} if self.computed else {})
 
 
 def weights_digest(module: nn.Module) -> str:

@@ -49,6 +49,7 @@ class Tower(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model: Any = model
+        self.single: dict[Side, Callable[[str], np.ndarray]] = {}  # shorter ways of single texts, if a runtime has them
 
     @property
     def dim(self) -> int:
@@ -137,6 +138,8 @@ class Tower(nn.Module):
             given = [prompt + text for text in texts] if prompt else texts
             rows = encode_one(table, given[0]) if len(given) == 1 else encode_many(table, given, label)
             return rows[:, : self.model.truncate_dim]
+        if len(texts) == 1 and side in self.single:
+            return self.single[side](texts[0])[:, : self.model.truncate_dim]
         found = inferred(self, texts, lambda block: self.prepare(block, side, batch_size), self._run(side), label)
         return torch.cat(list(found))[:, : self.model.truncate_dim].numpy()
 

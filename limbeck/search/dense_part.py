@@ -25,9 +25,9 @@ from limbeck.stores.manifest import canonical
 _QUERIES = 64  # searched at a time
 
 
-def model_digest(matcher: Any) -> str:
-    """What tells a model from any other whose document vectors would differ."""
-    return digest(canonical(matcher.identity(1)))
+def model_digest(matcher: Any, position: int | None = 1) -> str:
+    """What tells a model from any other whose document vectors would differ, whatever computes them."""
+    return digest(canonical({key: value for key, value in matcher.identity(position).items() if key != "computed"}))
 
 
 class DensePart:
@@ -66,8 +66,7 @@ class DensePart:
 
     def _require_model(self, matcher: Any, name: str) -> None:
         """Refuse a model that would encode documents in another way; its query tower may be another one."""
-        whole = digest(canonical(matcher.identity()))  # what earlier versions wrote
-        if self.facts.model not in (model_digest(matcher), whole):
+        if self.facts.model not in (model_digest(matcher), model_digest(matcher, None)):  # earlier versions: the whole
             problem = f"{name} is not the one that {self.path} was built with, or is damaged"
             remedy = "use the original model, a student that has its document tower, or build the index again"
             raise LimbeckError(f"{problem}; {remedy}")
