@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from limbeck.matchers.interactions.dipair import HeadLayer
+from limbeck.matchers.interactions.layer import HeadLayer
 from limbeck.recipe.files import load_recipe
 from limbeck.runs.pair_task import PairTask
 from limbeck.runs.train_student import train_student

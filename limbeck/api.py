@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from limbeck.recipe import Recipe
     from limbeck.runs import Result
     from limbeck.runtimes.auto import Choice
+    from limbeck.runtimes.export import Written
     from limbeck.scoring.job import Done
     from limbeck.search.index import SearchIndex
     from limbeck.training.annotate import Annotated
@@ -369,6 +370,35 @@ def measure_runtimes(
 
         counts = sorted({1, torch.get_num_threads()}) if threads is None else list(threads)
         return choose(load(model), sample_of(str(data) if data is not None else BUILT_IN), counts)
+
+
+def export(
+    model: str | Path,
+    out: str | Path,
+    *,
+    int8: bool = False,
+    data: str | Path | None = None,
+    gate: float | None = None,
+    progress: bool | None = None,
+) -> Written:
+    """Write a dual encoder as a folder that runs without torch, as `limbeck export` does.
+
+    `limbeck.runtimes.exported.Exported.load` runs it, and sentence-transformers does with `backend="onnx"`. With `int8`
+    it refuses to write a folder whose vectors have a mean cosine below `gate` (0.99) to the model's, on texts of `data`
+    or on built-in ones.
+
+    >>> import limbeck as lb
+    >>> written = lb.export("runs/mine", "my-export", data="my-data")
+    >>> written.runtime, written.cosine > 0.9999
+    ('onnx', True)
+    """
+    from limbeck.runtimes.auto import GATE
+    from limbeck.runtimes.export import export_model
+    from limbeck.runtimes.sample import BUILT_IN, sample_of
+
+    with _working("cpu", progress):
+        sample = sample_of(str(data) if data is not None else BUILT_IN)
+        return export_model(model, out, sample, int8, GATE if gate is None else gate)
 
 
 def recipes() -> dict[str, str]:

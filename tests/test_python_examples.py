@@ -26,6 +26,7 @@ FUNCTIONS = [
     "score",
     "recipes",
     "measure_runtimes",
+    "export",
 ]
 TEXTS = {
     "d1": "copy one file to a folder",

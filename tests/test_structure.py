@@ -14,7 +14,9 @@ ORDER = (
     "errors signals lazy printable progress console files sealed file_list plugins data stores objectives matchers "
     "runtimes generation search scoring evaluation report recipe training runs api cli"
 ).split()
-ARCHITECTURES = {"DualEncoder", "CrossEncoder", "ColBERT", "DiPair", "PolyEncoder"}
+ARCHITECTURES = {
+    "DualEncoder", "CrossEncoder", "ColBERT", "DiPair", "PolyEncoder", "Siamese", "SentenceT5", "Virt", "DeFormer",
+}  # fmt: skip
 MATCHERS = {
     "matcher",
     "student",

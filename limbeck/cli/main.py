@@ -61,6 +61,7 @@ for verb in (
     "score",
     "evaluate",
     "runtimes",
+    "export",
     "report",
 ):
     import_module(f"limbeck.cli.{verb}").register(app)

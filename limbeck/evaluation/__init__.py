@@ -1,4 +1,4 @@
-"""Numbers about matchers: quality, agreement with a teacher, significance, cost."""
+"""Measurements of matchers: quality, agreement with a teacher, significance, cost."""
 
 from __future__ import annotations
 

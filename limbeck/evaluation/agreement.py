@@ -1,4 +1,4 @@
-"""How closely a student follows its teacher, for queries that nobody judged."""
+"""How closely a student follows its teacher; this needs no judgements."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from limbeck.errors import LimbeckError
 
 @dataclass(frozen=True)
 class Agreement:
-    """Per query, NaN where the teacher's list cannot tell; the means are over the other queries.
+    """Values per query; NaN if the teacher's list is not informative. Means are over the other queries.
 
-    `overlap` is the share of the teacher's top k in the student's top k; NaN where the list has no more than k
-    documents, and any order would score 1. `kendall` (tau-b) and `spearman` correlate the scores. All are NaN where the
-    teacher gives every document the same score, and 0 where the student does: it follows nothing.
+    `overlap` is the share of the teacher's top k in the student's top k; NaN if the list has at most k documents,
+    because then any order would score 1. `kendall` (tau-b) and `spearman` correlate the scores. All are NaN if the
+    teacher gives every document the same score, and 0 if the student does.
     """
 
     k: int
@@ -29,7 +29,7 @@ class Agreement:
 
     @property
     def means(self) -> dict[str, float]:
-        """Name -> mean over the queries that can tell; NaN where none can."""
+        """Name -> mean over the informative queries; NaN if there are none."""
         named = {f"overlap@{self.k}": self.overlap, "kendall": self.kendall, "spearman": self.spearman}
         return {name: _mean(values) for name, values in named.items()}
 
@@ -37,7 +37,7 @@ class Agreement:
 def agreement(student: Run, teacher: Run, k: int = 10) -> Agreement:
     """Compare the student with the teacher on the lists that the teacher scored.
 
-    What only the student scored is left out; what only the teacher scored is a mistake.
+    Documents that only the student scored are left out; documents that only the teacher scored are an error.
     """
     if not teacher:
         raise LimbeckError("the teacher scored no query; give it candidates to score")

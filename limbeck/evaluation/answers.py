@@ -1,8 +1,8 @@
-"""Recall by answer strings: a query counts as found where one of its answers occurs in a retrieved passage.
+"""Recall by answer strings: a query counts as found if one of its answers occurs in a retrieved passage.
 
-This is DPR's relaxed recall (its top-k accuracy): text and answers are decomposed (Unicode NFD), cut into runs of
-letters, digits and marks and single other characters, and lowered; an answer occurs where all of its tokens stand in a
-row. The title of a passage does not count. The value of a query is 1 or 0, so two runs can be compared query by query.
+This is DPR's relaxed recall (its top-k accuracy). Texts and answers are decomposed (Unicode NFD), split into words
+(letters, digits and marks) and single other characters, and lower-cased. An answer occurs if all of its tokens appear
+consecutively. The title of a passage does not count. Each query gets 1 or 0, so two runs can be compared per query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TOKEN = re.compile("w+|o")
 
 
 class _Kinds(dict[int, str]):
-    """What a character is: part of a word, a token of its own, or nothing (space, control)."""
+    """The class of a character: part of a word, a token by itself, or nothing (space, control)."""
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))[0]
@@ -44,7 +44,7 @@ def answer_tokens(text: str) -> list[str]:
 
 
 def has_answer(text: str, answers: Iterable[Sequence[str]]) -> bool:
-    """Whether a text contains the tokens of one of the answers in a row; an answer without tokens never occurs."""
+    """Whether a text contains the tokens of an answer consecutively; an answer without tokens never occurs."""
     tokens = answer_tokens(text)
     for answer in answers:
         wanted = list(answer)
@@ -57,14 +57,14 @@ def has_answer(text: str, answers: Iterable[Sequence[str]]) -> bool:
 def answer_recalls(
     run: Mapping[str, Mapping[str, float]], query_ids: Sequence[str], cutoffs: Sequence[int], data: RankingData
 ) -> dict[int, np.ndarray]:
-    """Cutoff -> 1 for each query whose best passages have an answer, else 0: [queries]."""
+    """Cutoff -> for each query, 1 if its best passages contain an answer, else 0: [queries]."""
     most = max(cutoffs)
     ranks = np.array([_first(run.get(key, {}), data.answers.get(key, []), most, data) for key in query_ids])
     return {cutoff: (ranks < cutoff).astype(np.float64) for cutoff in cutoffs}
 
 
 def _first(scores: Mapping[str, float], answers: Sequence[str], most: int, data: RankingData) -> float:
-    """The rank, from 0 up, of the first passage with an answer."""
+    """The rank, starting at 0, of the first passage with an answer."""
     wanted = [answer_tokens(answer) for answer in answers]
     for rank, document in enumerate(islice(ranked(scores) if wanted else (), most)):
         if has_answer(data.corpus.record_at(data.corpus.row(document))[2], wanted):
@@ -73,7 +73,7 @@ def _first(scores: Mapping[str, float], answers: Sequence[str], most: int, data:
 
 
 def require_answers(data: RankingData, measures: Iterable[str], query_ids: Iterable[str]) -> None:
-    """Refuse to look for answers that nobody gave."""
+    """Refuse recall by answers if the data have no answers."""
     wanted = next(filter(needs_answers, measures), None)
     if wanted is None or any(data.answers.get(query) for query in query_ids):
         return

@@ -1,8 +1,8 @@
-"""Candidate lists that hold the relevant documents, whoever found them.
+"""Candidate lists from several sources, optionally with all relevant documents added.
 
 Re-ranking BM25's lists as they are measures what a user of the pipeline would see: a relevant document that BM25
-misses is lost. Some papers measure the matcher alone instead: Defense ranks, for each question of Natural Questions,
-its positives, 100 of BM25 and up to 100 random passages. Values of the two settings must not be compared.
+misses is lost. Some papers measure only the matcher instead: for each question of Natural Questions, Defense ranks its
+positives, 100 documents from BM25 and up to 100 random passages. Do not compare values of the two settings.
 
     lists = with_random(with_judged(bm25_candidates(data, query_ids, 100), qrels), data.corpus, 100)
 """
@@ -21,17 +21,17 @@ from limbeck.evaluation.rank import Lists
 from limbeck.search.index import SearchIndex
 from limbeck.search.sparse import SparseIndex, bm25_candidates
 
-GIVEN = "given"  # as a source of candidates: the lists that come with the data
-ALL = "all"  # as a split: every query
+GIVEN = "given"  # source of candidates: the lists that come with the data
+ALL = "all"  # split: all queries
 
 
 def candidate_run(
     data: RankingData, query_ids: Sequence[str], source: str, split: str, depth: int, index: SparseIndex | None = None
 ) -> Candidates:
-    """Candidates by the name of their source: `bm25`, `given` by the data, a TREC run file, or the folder of an index,
-    which is searched by its vectors if it has some.
+    """Candidates from a source: `bm25`, `given` (by the data), a TREC run file, or the folder of an index. An index is
+    searched with its vectors if it has any.
 
-    A source that knows none of the queries is refused.
+    A source without any of the queries is refused.
     """
     if source == "bm25":
         return bm25_candidates(data, query_ids, depth, index)
@@ -64,12 +64,12 @@ def _searched(data: RankingData, query_ids: Sequence[str], folder: str, depth: i
 
 
 def first_of(run: Candidates, query_ids: Sequence[str], depth: int) -> dict[str, list[str]]:
-    """The `depth` best documents of each query in a run; an empty list where it has none."""
+    """The `depth` best documents of each query in a run; an empty list if the run does not have the query."""
     return {query: ranked(run[query])[:depth] if query in run else [] for query in query_ids}
 
 
 def with_judged(candidates: Lists, qrels: Qrels) -> dict[str, list[str]]:
-    """Each list with the query's relevant documents (grade 1 or more) put in front where they are missing."""
+    """Each list, with missing relevant documents (grade 1 or more) added at the front."""
     return {
         query: list(dict.fromkeys([*positives(qrels.get(query, {})), *documents]))
         for query, documents in candidates.items()
@@ -77,9 +77,9 @@ def with_judged(candidates: Lists, qrels: Qrels) -> dict[str, list[str]]:
 
 
 def with_random(candidates: Lists, corpus: Texts, count: int, seed: int = 0) -> dict[str, list[str]]:
-    """Each list with up to `count` more documents, drawn evenly from the corpus; fewer where some are already on it.
+    """Each list with up to `count` more documents, drawn uniformly from the corpus; duplicates are dropped.
 
-    A query's draw depends on the seed and its id alone, not on the other queries.
+    The documents drawn for a query depend only on the seed and the query id, not on the other queries.
     """
     longer = {}
     for query, documents in candidates.items():

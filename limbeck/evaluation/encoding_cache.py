@@ -1,4 +1,4 @@
-"""An encoder that encodes a document once, however many measurements ask for it."""
+"""An encoder that encodes each document once for several measurements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from limbeck.matchers.encoding import Vectors
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.stores.ragged import Ragged
 
-MOST_BYTES = 2**30  # beyond that it is cheaper to encode again than to hold
+MOST_BYTES = 2**30  # if the encodings are larger, encode again instead of keeping them
 
 
 class Remembering:
-    """Has the encodings of a matcher, and keeps those of documents in memory."""
+    """Encodes with a matcher, and keeps the encodings of documents in memory."""
 
     def __init__(self, matcher: EncodingMatcher, most: int = MOST_BYTES) -> None:
         self.matcher, self.most = matcher, most

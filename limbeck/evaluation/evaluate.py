@@ -1,4 +1,4 @@
-"""One model measured on one data set, alone or against another: what `limbeck evaluate` does."""
+"""Measure one model on one data set, alone or against another: the work of `limbeck evaluate`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_evaluation(request: Request) -> Evaluation:
 
 
 def _refuse_options_of_others(request: Request) -> None:
-    """Refuse what a ranking set does not have, and options of an index where there is none."""
+    """Refuse a task that a ranking set does not have, and index options without an index."""
     if request.task == PAIRS:
         raise LimbeckError(f"{request.data}: contains rankings, not pairs; use --task rerank or retrieve")
     if request.head is not None:
@@ -70,7 +70,7 @@ def _refuse_options_of_others(request: Request) -> None:
 
 
 def _refuse_the_same_search(request: Request) -> None:
-    """Two searches of one index have to differ; options of the second require an index to compare with."""
+    """Require that two searches of one index differ, and that options of the second have an index."""
     rival = request.against is not None and is_an_index(request.against)
     for option in ("against_mode", "against_fusion", "against_alpha"):
         if getattr(request, option) is not None and not rival:
@@ -82,7 +82,7 @@ def _refuse_the_same_search(request: Request) -> None:
 
 
 def _refuse_contradictions(request: Request, indexes: Sequence[str]) -> None:
-    """Whoever retrieves searches the whole corpus; candidates are what is re-ranked."""
+    """Refuse candidates for retrieval, which searches the whole corpus; only re-ranking has candidates."""
     if request.reranks and (request.task == "retrieve" or indexes):
         option = "--add-judged" if request.add_judged else f"--candidates {request.candidates}"
         remedy = "leave it out" if indexes else "leave it out, or use --task rerank"
@@ -106,7 +106,7 @@ def _evaluate_pairs(request: Request, data: PairData) -> Evaluation:
 
 
 def _loaded(request: Request) -> Matcher:
-    """The model that is measured, made to read no more than it may."""
+    """The model to measure, with its length limited as requested."""
     matcher = load_matcher(request.model)
     if request.lengths is not None:
         shorten(matcher, *request.lengths)
@@ -151,7 +151,7 @@ def _evaluate_ranking(request: Request, data: RankingData) -> Evaluation:
 
 
 def _require_relevant(request: Request, qrels: Qrels) -> None:
-    """Without a relevant document every measure is 0, whatever the model does."""
+    """Refuse judgements without a relevant document: every measure would be 0 for any model."""
     best = max((grade for grades in qrels.values() for grade in grades.values()), default=0)
     if best < 1:
         problem = f"no document of split {request.split!r} is judged relevant (the best grade is {best})"
@@ -162,7 +162,7 @@ def _require_relevant(request: Request, qrels: Qrels) -> None:
 
 
 def _settings(request: Request, task: str) -> dict[str, Any]:
-    """What decides the numbers; null is what an index, or a model, does by itself."""
+    """The settings that decide the numbers; null means the default of the index or the model."""
     found = {name: getattr(request, name) for name in ("depth", "relevance_level", "limit", "seed", "lengths")}
     found |= request.searching() | {f"against_{name}": value for name, value in request.searching(rival=True).items()}
     if task == "rerank":
@@ -182,7 +182,7 @@ def _described(request: Request, data: RankingData, task: str) -> str:
 
 
 def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
-    """Milliseconds, pairs a second and megabytes, as far as they can be told."""
+    """Milliseconds, pairs per second and megabytes, as far as they can be measured."""
     if is_an_index(request.model):
         index = ranker.index(request.model)
         timed = ranker.data.queries.take(ranker.data.queries.rows(ranker.query_ids[:TIMED_QUERIES]))
@@ -220,14 +220,14 @@ class _Ranker:
     def __init__(self, request: Request, data: RankingData, query_ids: list[str]) -> None:
         self.request, self.data, self.query_ids = request, data, query_ids
         self.indexes: dict[str, SearchIndex] = {}
-        # by name and whether it is the rival, who may be the same model with all its tokens
+        # by name and whether it is the model to compare with, which may be the same model without limits
         self.matchers: dict[tuple[str, bool], Matcher] = {}
         self.token_indexes: dict[tuple[str, bool], TokenIndex] = {}
         self._scorers: dict[tuple[str, bool], Scorer] = {}
         self._lists: dict[str, list[str]] | None = None
 
     def rank(self, name: str, rival: bool = False) -> tuple[Candidates, str]:
-        """The run of a model, of BM25, or of a run file, and how it came about."""
+        """The run of a model, of BM25, or of a run file, and how it was made."""
         if name == "bm25":
             return bm25_candidates(self.data, self.query_ids, self.request.depth), "retrieve"
         if is_an_index(name):
@@ -248,7 +248,7 @@ class _Ranker:
         return self.matchers[name, rival]
 
     def scorer(self, name: str, rival: bool = False) -> Scorer:
-        """The matcher; where it encodes documents ahead, it keeps their vectors, which its speed is measured with."""
+        """The matcher; if it encodes documents separately, their vectors are kept to measure its speed."""
         if (name, rival) not in self._scorers:
             matcher = self.matcher(name, rival)
             self._scorers[name, rival] = Remembering(matcher) if not rival and encodes_apart(matcher) else matcher
@@ -273,7 +273,7 @@ class _Ranker:
 
     @cached_property
     def task(self) -> str:
-        """One task for all: retrieval where every model can, else re-ranking of the same candidates."""
+        """The same task for all models: retrieval if all of them can, otherwise re-ranking of the same candidates."""
         if self.request.task is not None:
             return self.request.task
         if self.request.reranks:
@@ -283,7 +283,7 @@ class _Ranker:
         return "retrieve" if all(map(can_search, matchers)) else "rerank"
 
     def lists(self) -> dict[str, list[str]]:
-        """What is re-ranked for each query."""
+        """The candidates of each query."""
         if self._lists is None:
             request = self.request
             wanted = request.candidates or "bm25"

@@ -13,7 +13,7 @@ from limbeck.evaluation.pairs import PAIR_MEASURES
 
 @dataclass(frozen=True)
 class Gate:
-    """The least that a measure has to reach."""
+    """The minimum value of a measure."""
 
     measure: str
     minimum: float
@@ -40,7 +40,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def failures(gates: Iterable[Gate], values: Mapping[str, float]) -> list[str]:
-    """One line for each gate that is not passed; NaN passes none. A gate on what was not measured is a mistake."""
+    """One line for each gate that fails; NaN fails. A gate on a measure that was not computed is an error."""
     lines = []
     for gate in gates:
         if gate.measure not in values:

@@ -1,4 +1,4 @@
-"""What a matcher costs: time per call, size on disk, parameters."""
+"""The cost of a matcher: time per call, size on disk, parameters."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Latency:
 
 
 def measure_latency(fn: Callable[[T], object], items: Sequence[T], warmup: int = 3, repeats: int = 1) -> Latency:
-    """Time `fn(item)` for every item, `repeats` times over, after `warmup` calls that are not counted.
+    """Time `fn(item)` for every item, `repeats` times, after `warmup` calls that are not counted.
 
-    The first calls of a model pay for allocations and caches; the warm-up takes its items from the start of the list.
+    The first calls of a model allocate memory and fill caches; the warm-up uses the first items of the list.
     """
     if not items or repeats < 1:
         raise LimbeckError("nothing to time; give at least one item and one repeat")
@@ -53,7 +53,7 @@ def measure_latency(fn: Callable[[T], object], items: Sequence[T], warmup: int =
 
 
 def folder_bytes(path: str | Path) -> int:
-    """The size of a saved model: the bytes of all files below a folder, links followed."""
+    """The size of a saved model: the bytes of all files in a folder, following links."""
     path = Path(path)
     if not path.is_dir():
         raise bad_input(path, "no such folder", "name the folder of a saved model")

@@ -1,4 +1,4 @@
-"""Names of ranking measures: those that people write, and the objects of ir-measures that they mean."""
+"""Names of ranking measures as users write them, and the matching objects of ir-measures."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BASES = {
     "map": "AP",
     "p": "P",
     "success": "Success",
-}  # as ir-measures says
-ANSWER_RECALL = "answer_recall"  # by answer strings (`answers.py`); ir-measures has none
+}  # names in ir-measures
+ANSWER_RECALL = "answer_recall"  # recall by answer strings (`answers.py`), which ir-measures does not have
 _ALIASES = {"rr": "mrr", "r": "recall", "ap": "map", "precision": "p"}
 _NEEDS_CUTOFF = ("recall", "p", "success", ANSWER_RECALL)
 _SPELLING = re.compile(r"(?P<base>[a-z_]+)(?:@(?P<cutoff>[1-9][0-9]*))?")
 
 
 def canonical_name(name: str) -> str:
-    """One spelling for each measure: `RR@10` and `MRR@10` are `mrr@10`."""
+    """The canonical name of each measure: `RR@10` and `MRR@10` are `mrr@10`."""
     spelling = _SPELLING.fullmatch(name.strip().lower())
     base = _ALIASES.get(spelling["base"], spelling["base"]) if spelling else ""
     if not spelling or base not in (*_BASES, ANSWER_RECALL):
@@ -41,7 +41,7 @@ def canonical_name(name: str) -> str:
 
 
 def needs_answers(name: str) -> bool:
-    """Whether a measure, by its canonical name, looks for answers instead of judgements."""
+    """Whether a measure, given by its canonical name, uses answers instead of judgements."""
     return name.startswith(f"{ANSWER_RECALL}@")
 
 

@@ -1,15 +1,15 @@
-"""Ranking measures: names that people write, values from ir-measures.
+"""Ranking measures: names as users write them, values from ir-measures.
 
-How the field does it, and so do we (trec_eval, BEIR's scripts and ir-measures agree on these):
+The conventions (trec_eval, BEIR's scripts and ir-measures agree on these):
 
-- The mean is over the judged queries. A query that the run misses counts as 0; one that nobody judged is left out.
-- A judged query without any relevant document stays in the mean, as 0 in every measure. (The tables of `distill` and
-  `sweep` leave such queries out: no model could tell itself from another there.)
-- nDCG takes the grades as gains, linearly, with a log2 discount. The other measures know only relevant or not: a
-  document is relevant from `relevance_level` on, 1 by default and 2 for TREC Deep Learning. nDCG ignores that level.
-- Equal scores: the document with the greater id comes first, trec_eval's rule. ir-measures hands MRR@k to a program
-  with the opposite rule, so the order is settled here and every measure sees the same ranking. No two scores that
-  differ are ever taken for equal, where trec_eval compares them in single precision.
+- The mean is over the judged queries. A query that the run misses counts as 0; an unjudged query is left out.
+- A judged query without any relevant document counts as 0 in every measure. (The tables of `distill` and `sweep` leave
+  such queries out, because they cannot distinguish models.)
+- nDCG uses the grades as linear gains with a log2 discount. The other measures are binary: a document is relevant if
+  its grade is at least `relevance_level`, 1 by default and 2 for TREC Deep Learning. nDCG ignores that level.
+- On equal scores the document with the greater id comes first, as in trec_eval. ir-measures computes MRR@k with a
+  program that has the opposite rule, so we sort here, and every measure sees the same ranking. Different scores are
+  never treated as equal, while trec_eval compares them in single precision.
 - `answer_recall@k` looks for answer strings instead of judged documents (`answers.py`). A query without answers counts
   as 0.
 """
@@ -37,7 +37,7 @@ def evaluate_run(
     relevance_level: int = 1,
     data: RankingData | None = None,
 ) -> RankingResult:
-    """Measure a run against judgements; see the rules at the top of this file. Recall by answers needs the `data`."""
+    """Measure a run against judgements, by the conventions at the top of this file. Answer recall needs `data`."""
     if not qrels:
         raise LimbeckError("there are no judged queries; give qrels, or compare with a teacher instead")
     if relevance_level < 1:
@@ -71,7 +71,7 @@ def evaluate_run(
 def _judged(
     names: list[str], query_ids: Sequence[str], qrels: Qrels, run: Candidates, level: int
 ) -> dict[str, np.ndarray]:
-    """What ir-measures says: name -> [queries]."""
+    """The values from ir-measures: name -> [queries]."""
     if not names:
         return {}
     import ir_measures
@@ -89,7 +89,7 @@ def _has_relevant(grades: Iterable[int], relevance_level: int) -> bool:
 
 
 def _by_rank(run: Candidates) -> Run:
-    """The same rankings with scores that no program can tie or round: minus the rank."""
+    """The same rankings with scores that cannot be tied or rounded: minus the rank."""
     ranks: Run = {}
     for query, scores in run.items():
         for document, score in scores.items():

@@ -1,7 +1,7 @@
-"""Labelled pairs measured: `limbeck evaluate` on a pair set.
+"""Measure labelled pairs: `limbeck evaluate` on a pair set.
 
-Accuracy and F1 need a threshold. A model that was calibrated has its own. For any other one it is chosen on dev, for
-the best F1. Where there is no dev to choose it on, accuracy and F1 are left out: a cosine above 0 says nothing.
+Accuracy and F1 need a threshold. A calibrated model has its own. For other models, the threshold with the best F1 on
+dev is used. Without a dev split, accuracy and F1 are left out, because a cosine above 0 means nothing.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from limbeck.matchers.calibration import Calibration, calibrate
 from limbeck.matchers.loading import model_folder
 
 AT_THRESHOLD = ("accuracy", "f1")
-DEV_PAIRS = 2000  # that a threshold is chosen on, at most
+DEV_PAIRS = 2000  # at most so many pairs for choosing a threshold
 Texts = Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A model's scores, moved so that a match is above 0, and where its threshold comes from: None if it has none."""
+    """A model's scores, shifted so that a match is above 0, and the source of its threshold, or None."""
 
     scores: np.ndarray
     threshold: str | None
 
 
 class PairEvaluation:
-    """One model on one pair set, perhaps against another model."""
+    """One model on one pair set, optionally compared with another model."""
 
     def __init__(self, request: Request, data: PairData) -> None:
         self.request, self.data = request, data
@@ -97,7 +97,7 @@ class PairEvaluation:
         return scored_pairs(scores, self.labels).kind == "binary"
 
     def _dev(self) -> tuple[Texts, np.ndarray] | None:
-        """Pairs to choose a threshold on: of another split than the one that is measured, with labels of both kinds."""
+        """Pairs to choose a threshold on: from a split that is not measured, with labels of both kinds."""
         if self.request.split == "dev":
             return None
         labelled = [pair for pair in self.data.splits.get("dev", []) if pair.label in (0, 1)]
@@ -106,7 +106,7 @@ class PairEvaluation:
         return ([pair.texts for pair in pairs], labels) if len(set(labels.tolist())) == 2 else None
 
     def _measures(self, ours: Scored) -> list[str]:
-        """Those asked for, or those of the task that can be had."""
+        """The requested measures, or all measures of the task that can be computed."""
         asked = [name.strip().lower() for name in (*(self.request.measures or ()), *self.request.also)]
         without = ours.threshold is None and self._binary(ours.scores)
         missing = [name for name in asked if name in AT_THRESHOLD]

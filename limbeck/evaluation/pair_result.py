@@ -1,4 +1,4 @@
-"""The results of one system on labelled pairs, with one seed or several."""
+"""The results of one system on labelled pairs, with one or several seeds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from limbeck.evaluation.system_result import SystemResult
 
 @dataclass(frozen=True)
 class PairResult(SystemResult):
-    """Scores of the same pairs, one array a seed, with the labels they are held against."""
+    """Scores of the same pairs, one array per seed, and the labels."""
 
     measures: tuple[str, ...]
     labels: np.ndarray  # [pairs] or [pairs, classes]
-    scores: tuple[np.ndarray, ...]  # of each seed, [pairs] or [pairs, classes]
+    scores: tuple[np.ndarray, ...]  # for each seed, [pairs] or [pairs, classes]
 
     @classmethod
     def of(cls, scores: np.ndarray, labels: np.ndarray, measures: list[str] | None = None) -> PairResult:
@@ -37,7 +37,7 @@ class PairResult(SystemResult):
         return {name: float(np.mean([values[name] for values in found])) for name in self.measures}
 
     def compare(self, baseline: PairResult, measure: str) -> Comparison:
-        """Paired bootstrap over pairs of the mean over seeds."""
+        """Paired bootstrap over pairs, for the mean over seeds."""
         if not np.array_equal(self.labels, baseline.labels):
             raise LimbeckError("the two systems were judged on different pairs; evaluate both on the same")
         ours, theirs = ([scored_pairs(scores, self.labels) for scores in result.scores] for result in (self, baseline))
@@ -49,7 +49,7 @@ class PairResult(SystemResult):
         return replace(results[0], scores=tuple(one.scores[0] for one in results))
 
     def chance(self, measure: str) -> float | None:
-        """The best that the same answer for every pair gets. None for correlations: 0.4 is not half of 0.8."""
+        """The best value for a constant answer. None for correlations, where ratios mean nothing."""
         if measure in CORRELATIONS:
             return None
         answers = _constant(self.scores[0])
@@ -67,7 +67,7 @@ class PairResult(SystemResult):
 
 
 def _constant(scores: np.ndarray) -> list[np.ndarray]:
-    """Scores of the same shape that always say the same: yes or no, or each of the classes."""
+    """Constant scores of the same shape: always yes, always no, or always one of the classes."""
     if scores.ndim == 1:
         return [np.full(len(scores), sign) for sign in (1.0, -1.0)]
     return [np.tile(row, (len(scores), 1)) for row in np.eye(scores.shape[1])]

@@ -1,4 +1,4 @@
-"""Pairs scored in memory by the head that `limbeck score` would use: what it gives, and how fast it is on one core."""
+"""Score pairs in memory with the head that `limbeck score` would use: the scores, and the speed on one core."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from limbeck.progress import reporting
 from limbeck.scoring.heads import require_head, running
 from limbeck.scoring.scorer import TRIED, choose_head, one_thread
 
-FEW = 128  # pairs that are timed where each costs a whole pass
+FEW = 128  # number of pairs to time if each needs a whole forward pass
 REPEATS = 5
 
 
 def score_by_head(matcher: Matcher, pairs: Sequence[tuple[str, ...]], how: str = "auto") -> np.ndarray:
-    """Scores as `limbeck score --head HOW` gives them: [n], or [n, outputs]."""
+    """Scores as computed by `limbeck score --head HOW`: [n], or [n, outputs]."""
     require_head(matcher, how)
     if not encodes_apart(matcher):
         return matcher.score(pairs)
@@ -29,7 +29,7 @@ def score_by_head(matcher: Matcher, pairs: Sequence[tuple[str, ...]], how: str =
 
 
 def pair_speed(matcher: Matcher, pairs: Sequence[tuple[str, ...]], how: str = "auto") -> float:
-    """Pairs a second on one core, the median of a few rounds; all that depends on one text alone is done ahead."""
+    """Pairs per second on one core, the median of a few rounds; everything that depends on one text is precomputed."""
     with reporting(None), one_thread():
         work, count = _ready(matcher, pairs, how)
         work()
@@ -42,7 +42,7 @@ def pair_speed(matcher: Matcher, pairs: Sequence[tuple[str, ...]], how: str = "a
 
 
 def _ready(matcher: Matcher, pairs: Sequence[tuple[str, ...]], how: str) -> tuple[Callable[[], object], int]:
-    """What is to be timed, and how many pairs it scores."""
+    """The function to time, and how many pairs it scores."""
     if not encodes_apart(matcher):
         some = list(pairs[:FEW])
         return lambda: matcher.score(some), len(some)
@@ -52,7 +52,7 @@ def _ready(matcher: Matcher, pairs: Sequence[tuple[str, ...]], how: str) -> tupl
 
 
 def _scorer(matcher: EncodingMatcher, pairs: Sequence[tuple[str, ...]], how: str) -> tuple[PairScorer, np.ndarray]:
-    """Texts encoded, the head and its batch chosen; and the pairs as rows."""
+    """Encode the texts and choose the head and its batch size; also returns the pairs as rows."""
     stores, rows = matcher.encode_pairs(pairs)
     best, batch = choose_head(matcher.interaction, how, stores, rows[:TRIED])
     return PairScorer(running(matcher.interaction, best), stores, batch), rows

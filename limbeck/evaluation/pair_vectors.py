@@ -1,4 +1,4 @@
-"""The vectors that a cross-encoder makes of pairs, for a look at its geometry."""
+"""The vectors that a cross-encoder computes for pairs, to analyse its geometry."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from limbeck.matchers.base import Matcher, TextBatch
 from limbeck.matchers.device import on_device
 from limbeck.progress import track
 
-SIGNALS = ("query_proxies", "pair_embeddings")  # in order of preference; a model shows one of them
+SIGNALS = ("query_proxies", "pair_embeddings")  # in order of preference; a model has one of them
 
 
 @dataclass(frozen=True)
 class PairVectors:
     """One vector for each document of each query's list."""
 
-    signal: str  # what they are: `query_proxies` or `pair_embeddings`
+    signal: str  # `query_proxies` or `pair_embeddings`
     lists: Mapping[str, np.ndarray]  # query -> [documents, dim]
 
 
 @torch.inference_mode()
 def pair_vectors(matcher: Matcher, data: RankingData, lists: Mapping[str, Sequence[str]]) -> PairVectors:
-    """The vectors of each query with each document of its list; queries and documents by id."""
+    """The vectors of each query with each document of its list; queries and documents are given by id."""
     signal = next((signal for signal in SIGNALS if signal in matcher.shows), None)
     if signal is None:
         problem = f"a {matcher.kind} shows no vectors of pairs"

@@ -1,4 +1,4 @@
-"""Measures of pair tasks: is it a match, which class, how similar.
+"""Measures of pair tasks: match or not, which class, how similar.
 
 | task | scores | labels | measures |
 |---|---|---|---|
@@ -6,11 +6,11 @@
 | classes | logits [n, C] | 0 to C - 1 | accuracy, macro f1, macro auc and ap of each class against the rest |
 | graded | scores [n] | numbers | pearson, spearman |
 
-A logit above 0 says 1 (where a model has a threshold, its scores are moved so that this is it); two columns of logits
-are one, second minus first. Of soft labels [n, C] the largest counts.
+A logit above 0 predicts 1 (if a model has a threshold, its scores are shifted to put it at 0). Two columns of logits
+become one, second minus first. For soft labels [n, C] the largest counts.
 
-What is undefined: labels that hold only one value leave nothing to rank or to correlate with, and are refused; a model
-that gives every pair the same score has AUC 0.5 and a correlation of 0. F1 of a class that is neither there nor
+Undefined cases: labels with only one value are refused, because there is nothing to rank or to correlate with. A model
+that gives every pair the same score has AUC 0.5 and a correlation of 0. The F1 of a class that is neither present nor
 predicted is 0.
 """
 
@@ -43,7 +43,7 @@ class ScoredPairs:
 
 
 def scored_pairs(scores: ArrayLike, labels: ArrayLike) -> ScoredPairs:
-    """Find out what kind of task it is, and refuse what does not fit together."""
+    """Detect the kind of task, and refuse scores and labels that do not fit together."""
     values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     if len(values) != len(truth):
         raise LimbeckError(f"{len(values)} scores for {len(truth)} labels; give one score for each pair")
@@ -74,7 +74,7 @@ def evaluate_pairs(scores: ArrayLike, labels: ArrayLike, measures: Sequence[str]
 
 
 def check_measures(task: ScoredPairs, measures: Sequence[str]) -> list[str]:
-    """The names in lower case, or an error that says why a measure has no meaning here."""
+    """The names in lower case; an error says why a measure is not defined here."""
     names = [name.strip().lower() for name in measures]
     for name in names:
         if name not in PAIR_MEASURES:
@@ -88,12 +88,12 @@ def check_measures(task: ScoredPairs, measures: Sequence[str]) -> list[str]:
 
 
 def predictions(task: ScoredPairs) -> np.ndarray:
-    """The class that each pair is given: [n]."""
+    """The predicted class of each pair: [n]."""
     return task.scores.argmax(axis=1) if task.kind == "classes" else (task.scores > 0).astype(int)
 
 
 def one_against_rest(task: ScoredPairs) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The binary problems (scores [n], is positive [n]) whose AUC or AP is averaged; a class without pairs has none."""
+    """Binary problems (scores [n], is positive [n]) whose AUC or AP is averaged, without classes that have no pairs."""
     if task.kind != "classes":
         return [(task.scores, task.labels == 1)]
     from scipy import special

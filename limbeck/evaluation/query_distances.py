@@ -1,4 +1,4 @@
-"""How far a model's embeddings of queries lie from each other: its geometry, as numbers that models can share."""
+"""The distances between a model's query embeddings: its geometry, in numbers that can be compared between models."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST_QUERIES = 80  # 3,160 pairs
 
 
 def query_distances(matcher: object, texts: Sequence[str]) -> list[float] | None:
-    """The distances of all pairs among the first texts, as unit vectors; None for a model without one vector a text.
+    """Distances of all pairs among the first texts, as unit vectors; None if a model has no single vector per text.
 
-    Unit vectors, because some students learn a scale of their own, which changes no ranking.
+    Unit vectors, because some students learn their own scale, which changes no ranking.
     """
     if not encodes_apart(matcher) or matcher.encoding(0).tokens is not None or len(texts) < 2:
         return None

@@ -24,10 +24,10 @@ from limbeck.search.late import TokenIndex, exact_late_search
 from limbeck.stores.encodings import EncodingStore, encode_with_store
 from limbeck.stores.ragged import Ragged
 
-_TEXTS = 4096  # encoded at a time
-_PAIRS = 8192  # scored at a time
+_TEXTS = 4096  # texts encoded at a time
+_PAIRS = 8192  # pairs scored at a time
 
-Lists = Mapping[str, Collection[str]]  # query id -> document ids; a run is one too
+Lists = Mapping[str, Collection[str]]  # query id -> document ids; a run also qualifies
 
 
 class Scorer(Protocol):
@@ -37,16 +37,16 @@ class Scorer(Protocol):
 
 
 def can_search(matcher: Scorer) -> bool:
-    """Whether a query can meet the whole corpus."""
+    """Whether a matcher can search the whole corpus."""
     return encodes_apart(matcher) and matcher.interaction.search is not None
 
 
 def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:
-    """Score each query's candidates. Each list is in rank order.
+    """Score each query's candidates. Each result is in rank order.
 
-    Where documents can be encoded ahead, each of them is encoded once, however many lists it is on, and one block of
-    them is in memory at a time. Candidates that miss the relevant documents bound what any matcher can reach;
-    `limbeck.evaluation.candidates` has the setting in which they are always there.
+    If documents can be encoded separately, each is encoded once even if it is on several lists, and one block of them
+    is in memory at a time. Relevant documents that are not candidates limit what any matcher can reach;
+    `limbeck.evaluation.candidates` can add them.
     """
     query_ids = list(candidates)
     listed = [data.corpus.rows(list(candidates[query])) for query in query_ids]
@@ -71,10 +71,10 @@ def rerank(matcher: Scorer, data: RankingData, candidates: Lists) -> Run:
 def retrieve(
     matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int = 1000, store: EncodingStore | None = None
 ) -> Run:
-    """The k best documents of the whole corpus for each query, exactly. Each list is in rank order.
+    """The k best documents of the whole corpus for each query, by exact search. Each result is in rank order.
 
-    With a `store`, document vectors are taken from it, and those it lacks are encoded into it; else they are computed
-    and dropped, block by block.
+    With a `store`, document vectors come from it, and missing ones are encoded and stored; without one they are
+    computed block by block and dropped.
     """
     if not (encodes_apart(matcher) and can_search(matcher)):
         problem = "retrieval requires a dual encoder or a ColBERT"
@@ -96,14 +96,14 @@ def searchable(matcher: EncodingMatcher, vectors: Vectors, position: int) -> np.
 
 
 def token_index(matcher: Scorer, data: RankingData, store: EncodingStore | None = None) -> TokenIndex:
-    """For ColBERT's own search. All token vectors are in memory; `retrieve` reads them in blocks and is exact."""
+    """An index for ColBERT's own search. It holds all token vectors in memory; `retrieve` reads blocks and is exact."""
     if not (encodes_apart(matcher) and matcher.interaction.search == "maxsim"):
         raise LimbeckError("candidates: tokens requires a ColBERT; use retrieve, or bm25 candidates")
     return TokenIndex(Ragged.join(list(_document_blocks(matcher, data, store))))  # type: ignore[arg-type]
 
 
 def search_tokens(index: TokenIndex, matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int) -> Run:
-    """The k best documents of each query, in rank order: those that own a token near one of the query's, by MaxSim."""
+    """The k best documents of each query by MaxSim, among those with a token near one of the query's; in rank order."""
     assert encodes_apart(matcher)
     if not query_ids:
         return {}
@@ -128,7 +128,7 @@ def _document_blocks(matcher: EncodingMatcher, data: RankingData, store: Encodin
 def _encoded_scores(
     matcher: EncodingMatcher, data: RankingData, queries: list[str], owners: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Scores of the pairs, by blocks of distinct documents: [pairs]."""
+    """Scores of the pairs, computed in blocks of distinct documents: [pairs]."""
     scores = np.zeros(len(rows), dtype=np.float32)
     left = InMemory(matcher.encode(queries, 0)) if len(rows) else None
     for block, pairs in _document_pairs(rows):
@@ -140,7 +140,7 @@ def _encoded_scores(
 
 
 def _document_pairs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks of distinct documents (ascending rows), each with the positions of the pairs that have one of them."""
+    """Blocks of distinct documents (ascending rows), each with the positions of its pairs."""
     order = np.argsort(rows, kind="stable")
     distinct, first = np.unique(rows[order], return_index=True)
     bounds = np.append(first, len(rows))
@@ -154,7 +154,7 @@ def _document_pairs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]
 def _pair_scores(
     matcher: Scorer, data: RankingData, queries: list[str], owners: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Scores of the pairs, each computed by itself: [pairs]."""
+    """Scores of the pairs, each computed separately: [pairs]."""
     scores = np.zeros(len(rows), dtype=np.float32)
     with progress("Scoring pairs", len(rows)) as advance:
         for start in range(0, len(rows), _PAIRS):
@@ -167,7 +167,7 @@ def _pair_scores(
 
 
 def _one_score(found: np.ndarray) -> np.ndarray:
-    """Scores [pairs, 1] as [pairs]; several a pair make no ranking."""
+    """Scores [pairs, 1] as [pairs]; several scores per pair give no ranking."""
     if found.shape[1] != 1:
         problem = f"the matcher gave {found.shape[1]} scores for each pair"
         raise LimbeckError(f"{problem}; ranking needs a matcher with one output")
@@ -175,6 +175,6 @@ def _one_score(found: np.ndarray) -> np.ndarray:
 
 
 def _in_order(data: RankingData, rows: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """Document id -> score, best first; of equal scores the earlier one of the list first."""
+    """Document id -> score, best first; on equal scores the earlier document of the list comes first."""
     order = np.argsort(-scores, kind="stable")
     return dict(zip(data.corpus.ids_at(rows[order]), scores[order].tolist(), strict=True))

@@ -15,13 +15,13 @@ from limbeck.evaluation.system_result import SystemResult
 
 @dataclass(frozen=True)
 class RankingResult(SystemResult):
-    """The measures of one run, query by query."""
+    """The measures of one run, per query."""
 
     query_ids: tuple[str, ...]  # the judged queries, sorted
     per_query: dict[str, np.ndarray]  # measure name -> [queries], aligned with query_ids
     unranked: int  # judged queries that the run misses
-    without_relevant: int  # judged queries none of whose documents is relevant
-    besides: dict[str, dict[str, float]] = field(default_factory=dict)  # of further queries: name -> query -> value
+    without_relevant: int  # judged queries without a relevant document
+    besides: dict[str, dict[str, float]] = field(default_factory=dict)  # values of more queries: name -> query -> value
 
     @property
     def means(self) -> dict[str, float]:
@@ -39,13 +39,13 @@ class RankingResult(SystemResult):
 
     @classmethod
     def over_seeds(cls, results: Sequence[Self]) -> Self:
-        """Values averaged query by query."""
+        """The average of several results, per query."""
         first = results[0]
         means = {key: np.mean([one.per_query[key] for one in results], axis=0) for key in first.per_query}
         besides = {
             key: {query: float(np.mean([one.besides[key][query] for one in results])) for query in values}
             for key, values in first.besides.items()
-            if all(key in one.besides for one in results)  # a seed that an earlier version measured has none
+            if all(key in one.besides for one in results)  # results of earlier versions do not have it
         }
         return replace(first, per_query=means, besides=besides)
 

@@ -1,4 +1,4 @@
-"""What `limbeck evaluate` is asked for, and what it answers."""
+"""The request and the result of `limbeck evaluate`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from limbeck.evaluation.significance import Comparison
 
-EXAMPLES = {"rerank": "queries", "retrieve": "queries", "pairs": "pairs"}  # what a task is measured on
+EXAMPLES = {"rerank": "queries", "retrieve": "queries", "pairs": "pairs"}  # the examples of each task
 TASKS = list(EXAMPLES)
 PAIRS = "pairs"
-TOKENS = "tokens"  # as candidates: what an approximate index over token vectors finds
+TOKENS = "tokens"  # candidates from an approximate index over token vectors
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured; the fields are the command's options."""
+    """What to measure; the fields are the command's options."""
 
     model: str
     data: str
     task: str | None = None
     split: str = "test"
     against: str | None = None
-    candidates: str | None = None  # bm25 where something is re-ranked
+    candidates: str | None = None  # bm25 by default, for re-ranking
     depth: int = 100
     add_judged: bool = False
     measures: Sequence[str] | None = None
@@ -33,20 +33,20 @@ class Request:
     store: Path | None = None
     run: Path | None = None
     also: Sequence[str] = ()  # measures in addition to the default or chosen ones
-    mode: str | None = None  # of searching an index, as the next two
+    mode: str | None = None  # how to search an index, with the next two
     fusion: str | None = None
     alpha: float | None = None
-    # Of the model alone, not of the one that it is held against: tokens that it reads of each text, and who computes.
+    # For the model only, not for the one to compare with: maximum tokens of each text, and the head.
     lengths: tuple[int, int] | None = None
     head: str | None = None
-    # Of searching the index that it is held against; without any of them, as the three of its own.
+    # How to search the second index; by default in the same way as the first.
     against_mode: str | None = None
     against_fusion: str | None = None
     against_alpha: float | None = None
-    seed: int = 0  # draws the queries or pairs of a `limit`
+    seed: int = 0  # for drawing the queries or pairs of a `limit`
 
     def searching(self, rival: bool = False) -> dict[str, Any]:
-        """How an index is searched: the model's, or the one that it is held against."""
+        """How to search the index of the model, or of the one to compare with."""
         theirs = (self.against_mode, self.against_fusion, self.against_alpha)
         own = (self.mode, self.fusion, self.alpha)
         chosen = theirs if rival and any(value is not None for value in theirs) else own
@@ -54,13 +54,13 @@ class Request:
 
     @property
     def reranks(self) -> bool:
-        """Whether something is asked for that only re-ranking has."""
+        """Whether some option only applies to re-ranking."""
         return self.add_judged or self.candidates not in (None, TOKENS)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result: what was measured and how, measures, cost, and the comparison if there was one."""
+    """The result: what was measured and how, measures, cost, and the comparison, if any."""
 
     task: str
     split: str
@@ -74,9 +74,9 @@ class Evaluation:
     model: str = ""
     data: str = ""
     against: str | None = None
-    available: int | None = None  # queries or pairs that the split has; `count` of them were drawn
+    available: int | None = None  # queries or pairs in the split; `count` of them were drawn
     settings: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # how it was measured, a line each
+    notes: tuple[str, ...] = ()  # how it was measured, one line each
 
     def as_json(self) -> dict[str, Any]:
         comparisons = [

@@ -1,7 +1,7 @@
 """Pair measures on many bootstrap resamples at once.
 
-A resample is a row of weights: how often each pair was drawn. Every measure of `pairs` is a ratio of weighted sums,
-over pairs in the order of their scores where it depends on ranks, so a block of resamples is a few matrix operations.
+A resample is a row of weights: how often each pair was drawn. Every measure of `pairs` is a ratio of weighted sums;
+if it depends on ranks, over pairs sorted by score. So a block of resamples takes a few matrix operations.
 A resample on which a measure is undefined gives NaN.
 """
 
@@ -28,7 +28,7 @@ def resampled_measure(name: str, task: ScoredPairs, weights: np.ndarray) -> np.n
 
 
 def _f1(task: ScoredPairs, weights: np.ndarray) -> np.ndarray:
-    """2 tp / (2 tp + fp + fn), of class 1 or averaged over the classes that the resample has or predicts."""
+    """2 tp / (2 tp + fp + fn), of class 1 or averaged over the classes present or predicted in the resample."""
     guess = predictions(task)
     classes = [1] if task.kind == "binary" else range(task.scores.shape[1])
     hits = np.stack([weights @ ((guess == c) & (task.labels == c)) for c in classes])  # [classes, samples]
@@ -40,7 +40,7 @@ def _f1(task: ScoredPairs, weights: np.ndarray) -> np.ndarray:
 
 
 def _auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The share of (positive, negative) pairs in the right order, equal scores counting half."""
+    """The share of (positive, negative) pairs in the right order; equal scores count half."""
     order, starts = _groups(scores)
     ups = np.add.reduceat(weights[:, order] * positive[order], starts, axis=1)  # [samples, distinct scores]
     downs = np.add.reduceat(weights[:, order] * ~positive[order], starts, axis=1)
@@ -49,7 +49,7 @@ def _auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.nd
 
 
 def _average_precision(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Precision at each distinct score, best first, weighted by the recall gained there."""
+    """Precision at each distinct score, best first, weighted by the gain in recall there."""
     order, starts = _groups(-scores)
     ups = np.add.reduceat(weights[:, order] * positive[order], starts, axis=1)
     sizes = np.add.reduceat(weights[:, order], starts, axis=1)
@@ -66,14 +66,14 @@ def _correlation(left: np.ndarray, right: np.ndarray, weights: np.ndarray) -> np
 
 
 def _centred(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The values minus their mean, and the sum of their squares; NaN where only rounding is left of it."""
+    """The values minus their mean, and the sum of their squares; NaN if that is only rounding error."""
     centred = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
     spread = (weights * centred**2).sum(axis=1)
     return centred, np.where(spread <= 1e-24 * (weights * values**2).sum(axis=1), np.nan, spread)
 
 
 def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Each pair's rank inside each resample, copies and equal values sharing the middle one: [samples, n]."""
+    """Each pair's rank inside each resample; copies and equal values share the middle rank: [samples, n]."""
     order, starts = _groups(values)
     sizes = np.add.reduceat(weights[:, order], starts, axis=1)
     middles = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
@@ -83,6 +83,6 @@ def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _groups(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An ascending order, and where in it each run of equal values starts."""
+    """An ascending order, and the start of each run of equal values in it."""
     order = np.argsort(values, kind="stable")
     return order, np.flatnonzero(np.append(True, np.diff(values[order]) != 0))

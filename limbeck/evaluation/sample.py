@@ -1,4 +1,4 @@
-"""A few of many queries or pairs: drawn, because neighbours in a file are often alike."""
+"""A random sample of queries or pairs; random, because neighbours in a file are often similar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def sample(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
-    """At most `limit` items, drawn by the seed, in their order; the same seed draws the same ones."""
+    """At most `limit` items, drawn with the seed, in their original order."""
     if limit is None or len(items) <= limit:
         return list(items)
     rows = np.random.default_rng(seed).choice(len(items), size=limit, replace=False)

@@ -1,4 +1,4 @@
-"""What a search costs: milliseconds of every stage, bytes of every part, as in Tables 1 and 2 of TCT-ColBERT."""
+"""The cost of a search: milliseconds of every stage, bytes of every part, as in Tables 1 and 2 of TCT-ColBERT."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_QUERIES = 1000
 
 @dataclass(frozen=True)
 class Stage:
-    """Milliseconds of one stage of a search, query by query."""
+    """Milliseconds of one stage of a search, per query."""
 
     name: str
     p50_ms: float
@@ -30,7 +30,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class SearchTimings:
-    """Stages of single queries, one after the other, and `total` for all of them together; bytes per passage."""
+    """The stages of single queries run one after the other, `total` for all stages together, and bytes per passage."""
 
     mode: str
     queries: int
@@ -67,7 +67,7 @@ def search_timings(
     spent: list[dict[str, float]] = []
     for place, query in enumerate(track([*warm_up, *timed], "Timing")):
         times: dict[str, float] = {}
-        with reporting(None):  # drawing a bar takes longer than a search
+        with reporting(None):  # drawing a progress bar takes longer than a search
             if mode != "sparse":
                 with _timing(times, "encode"):
                     vectors = index.dense.encode([query])

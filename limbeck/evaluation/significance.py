@@ -1,4 +1,4 @@
-"""Is the difference between two systems more than luck? Both are measured on the same queries, or on the same pairs."""
+"""Is the difference between two systems significant? Both are measured on the same queries or pairs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from limbeck.progress import track
 if TYPE_CHECKING:
     from limbeck.evaluation.ranking_result import RankingResult
 
-_BLOCK = 2**22  # numbers drawn at a time
-_ROUNDING = 1e-12  # differences this close, relative to their sum, are equal
+_BLOCK = 2**22  # random numbers drawn at a time
+_ROUNDING = 1e-12  # differences that are this close, relative to their sum, count as equal
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system against a baseline on one measure; positive differences speak for the system."""
+    """A system against a baseline on one measure; positive differences favour the system."""
 
     measure: str
     n: int  # queries or pairs
     system: float
     baseline: float
-    low: float  # of the confidence interval of the difference
+    low: float  # end of the confidence interval of the difference
     high: float
     confidence: float
     p_values: dict[str, float] = field(default_factory=dict)  # name of the test -> two-sided p
@@ -58,7 +58,7 @@ def compare_rankings(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Comparison:
-    """Paired t-test, randomisation test and bootstrap interval over the queries that both were judged on."""
+    """Paired t-test, randomisation test and bootstrap interval over the judged queries of both systems."""
     name = canonical_name(measure)
     if system.query_ids != baseline.query_ids:
         raise LimbeckError("the two systems were judged on different queries; evaluate both with the same qrels")
@@ -83,9 +83,9 @@ def compare_pairs(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Comparison:
-    """Paired bootstrap: the same resamples of the pairs for both systems, the measure computed on each.
+    """Paired bootstrap: compute the measure of both systems on the same resamples of the pairs.
 
-    The p-value is the share of resamples whose difference is as far from the observed one as that is from 0.
+    The p-value is the share of resamples whose difference is at least as far from the observed difference as 0 is.
     Resamples on which the measure is undefined (one class only) are left out.
     """
     ours, theirs = scored_pairs(system, labels), scored_pairs(baseline, labels)
@@ -100,7 +100,7 @@ def compare_over_seeds(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Comparison:
-    """`compare_pairs` of two systems that were each trained under some seeds: the mean over their seeds is compared."""
+    """`compare_pairs` for two systems that were trained with several seeds: the means over seeds are compared."""
     kinds = {task.kind for task in (*ours, *theirs)}
     if len(kinds) > 1:
         raise LimbeckError(
@@ -148,10 +148,10 @@ def t_test(differences: ArrayLike) -> float:
 
 
 def randomisation_test(differences: ArrayLike, samples: int = 10_000, seed: int = 0) -> float:
-    """Two-sided sign-flip test: p that swapping the two systems, query by query, gives as large a mean difference.
+    """Two-sided sign-flip test: p that randomly swapping the two systems, per query, gives as large a mean difference.
 
-    All 2^n swaps are counted where they are no more than `samples`; else that many are drawn, and the observed one is
-    counted among them, so that p is never 0.
+    If there are at most `samples` of the 2^n swaps, all are counted. Otherwise `samples` swaps are drawn, and the
+    observed one is counted among them, so that p is never 0.
     """
     values = _checked(differences)
     observed = abs(values.sum())
@@ -182,7 +182,7 @@ def bootstrap_interval(
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Holm's step-down correction: p-values that may be read as if there had been one test."""
+    """Holm's step-down correction: corrected p-values can be read like those of a single test."""
     given = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(given, kind="stable")
     adjusted = np.empty_like(given)

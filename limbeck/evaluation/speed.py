@@ -1,4 +1,4 @@
-"""How long one query takes; everything that can be computed ahead is."""
+"""The time of one query; everything that can be precomputed is."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from limbeck.progress import reporting, track
 from limbeck.search.exact import exact_search
 
 TIMED_QUERIES = 10
-MOST_BYTES = 2**30  # of vectors, to time a search
+MOST_BYTES = 2**30  # maximum size of the vectors to time a search with
 
 
 @dataclass(frozen=True)
 class RerankSpeed:
-    """Re-ranking one query's candidates at a time: the time, and the pairs a second that it means."""
+    """Re-ranking the candidates of one query at a time: its time, and the resulting pairs per second."""
 
     latency: Latency
     pairs: float  # candidates per query, on average
@@ -40,10 +40,10 @@ class RerankSpeed:
 def rerank_speed(
     matcher: Scorer, data: RankingData, candidates: Lists, queries: int = TIMED_QUERIES
 ) -> RerankSpeed | None:
-    """Time the re-ranking of a few queries' candidates; None where no query has any.
+    """Time the re-ranking of a few queries' candidates; None if no query has any.
 
-    A matcher that encodes texts apart has its documents' encodings ready, as it would when it serves: its time is that
-    of encoding the query and of the interaction.
+    A matcher that encodes texts separately gets its document encodings precomputed, as in production: its time is
+    encoding the query plus the interaction.
     """
     timed = [query for query, documents in candidates.items() if len(documents)][:queries]
     if not timed:
@@ -51,14 +51,14 @@ def rerank_speed(
     rows = {query: data.corpus.rows(candidates[query]) for query in timed}
     rank = _rank_encoded(matcher, data, rows) if encodes_apart(matcher) else _rank_texts(matcher, data, rows)
     mean = float(np.mean([len(listed) for listed in rows.values()]))
-    with reporting(None):  # drawing a bar takes longer than encoding a query
+    with reporting(None):  # drawing a progress bar takes longer than encoding a query
         return RerankSpeed(measure_latency(rank, timed), mean)
 
 
 def _rank_encoded(
     matcher: EncodingMatcher, data: RankingData, rows: dict[str, np.ndarray]
 ) -> Callable[[str], np.ndarray]:
-    """Re-ranks one query's candidates; everything that does not depend on the query is computed before."""
+    """Re-rank one query's candidates; everything that does not depend on the query is precomputed."""
     interaction = matcher.interaction.folded()
 
     def prepared(texts: list[str], position: int) -> Prepared:
@@ -76,16 +76,16 @@ def _rank_encoded(
 
 
 def _rank_texts(matcher: Scorer, data: RankingData, rows: dict[str, np.ndarray]) -> Callable[[str], np.ndarray]:
-    """Re-ranks one query's candidates by reading each of them together with the query."""
+    """Re-rank one query's candidates by reading each of them together with the query."""
     texts = {query: data.corpus.take(listed) for query, listed in rows.items()}
     return lambda query: np.argsort(-matcher.score([(data.queries[query], document) for document in texts[query]]))
 
 
 def retrieval_ms(matcher: Scorer, data: RankingData, query_ids: Sequence[str], k: int) -> float | None:
-    """Milliseconds to encode one query and search the whole corpus exactly, with vectors in memory; None where these
-    would not be, or where a matcher has several a document.
+    """Milliseconds to encode one query and search the whole corpus exactly, with vectors in memory; None if they do not
+    fit, or if a matcher has several vectors per document.
 
-    The documents' vectors are made up: an exact search takes as long whatever they are, and encoding takes minutes.
+    The document vectors are random: an exact search takes the same time for all vectors, and encoding takes minutes.
     """
     if not (encodes_apart(matcher) and matcher.interaction.search == "inner_product"):
         return None

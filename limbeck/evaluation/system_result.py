@@ -10,7 +10,7 @@ from limbeck.evaluation.significance import Comparison
 
 
 class SystemResult(ABC):
-    """Measured values, in enough detail to average them over seeds, compare them and keep them in a file."""
+    """Measured values in enough detail to average them over seeds, compare them and save them."""
 
     @property
     @abstractmethod
@@ -19,24 +19,24 @@ class SystemResult(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many examples were judged."""
+        """The number of judged examples."""
 
     @abstractmethod
     def compare(self, baseline: Self, measure: str) -> Comparison:
-        """The difference to another system on the same examples, with its significance."""
+        """The difference from another system on the same examples, with its significance."""
 
     @classmethod
     @abstractmethod
     def over_seeds(cls, results: Sequence[Self]) -> Self:
-        """One result for students that differ in their seed alone."""
+        """One result for students that differ only in their seed."""
 
     @abstractmethod
     def chance(self, measure: str) -> float | None:
-        """What a model gets that knows nothing: "kept" counts from there. None where shares mean nothing."""
+        """The value of a model that knows nothing, from which "kept" is measured. None if shares mean nothing."""
 
     @abstractmethod
     def by_query(self, measure: str) -> dict[str, float]:
-        """Query id -> value; empty where a measure is of all examples together, as an AUC is."""
+        """Query id -> value; empty if a measure is computed over all examples together, such as AUC."""
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]: ...
@@ -44,4 +44,4 @@ class SystemResult(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """What `as_json` wrote; KeyError, TypeError or ValueError where it is something else."""
+        """Read what `as_json` wrote; KeyError, TypeError or ValueError if it is something else."""

@@ -1,7 +1,7 @@
-"""The weight of the sparse scores in a hybrid (Eq. 7 of TCT-ColBERT), set on queries that nobody reports on.
+"""The weight of the sparse scores in a hybrid (Eq. 7 of TCT-ColBERT), tuned on queries that are not reported on.
 
 Both lists of every query are given; nothing is searched here. Alphas are tried on a logarithmic grid around the ratio
-of the two scales, then more closely around the best.
+of the two score scales, then on a finer grid around the best.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from limbeck.search.hybrid import List, fuse, reciprocal_rank_fusion, require_al
 
 DEPTH = 1000  # documents of each list, as in the paper
 FOLDS = 5
-LUCK = 0.05  # the p value below which a difference counts
-_DECADES = 2  # to both sides of the ratio of the scales
-_STEPS = 5  # between two neighbours of the grid, when it is refined
+LUCK = 0.05  # the p-value below which a difference is significant
+_DECADES = 2  # on both sides of the ratio of the scales
+_STEPS = 5  # between two neighbours of the grid when it is refined
 
 Lists = Mapping[str, tuple[List, List]]  # query id -> its dense and its sparse list
-RowsOf = Callable[[Sequence[str]], np.ndarray]  # document ids -> rows, -1 where there is none
+RowsOf = Callable[[Sequence[str]], np.ndarray]  # document ids -> rows, -1 for unknown ids
 
 
 class FusionPoint(NamedTuple):
-    """What one alpha is worth."""
+    """The quality with one alpha."""
 
     alpha: float
     value: float
@@ -41,21 +41,21 @@ class FusionPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuning:
-    """The curve, the alpha that is best on it, and whether that is more than luck."""
+    """The curve, its best alpha, and whether the difference is significant."""
 
     measure: str
     queries: int
-    curve: tuple[FusionPoint, ...]  # alphas rising
+    curve: tuple[FusionPoint, ...]  # alphas ascending
     alpha: float
-    dense: float  # the dense list alone
+    dense: float  # only the dense list
     sparse: float
-    rrf: float  # reciprocal rank fusion, which has nothing to tune
-    comparison: Comparison  # of the hybrid, cross-fitted, with the better part alone
-    against_rrf: Comparison  # of the same with reciprocal rank fusion, which an index has until it is tuned
+    rrf: float  # reciprocal rank fusion, which has no parameter to tune
+    comparison: Comparison  # cross-fitted hybrid against its better part
+    against_rrf: Comparison  # cross-fitted hybrid against reciprocal rank fusion, the default of an index
 
     @property
     def value(self) -> float:
-        """The measure at the chosen alpha, on the queries that chose it."""
+        """The measure at the chosen alpha, on the queries used to choose it."""
         return dict(self.curve)[self.alpha]
 
     @property
@@ -64,7 +64,7 @@ class Tuning:
 
     @property
     def beats_rrf(self) -> bool:
-        """Whether the queries show that a tuned weight is better than what an index has without one."""
+        """Whether a tuned weight is significantly better than the default of an index."""
         return self.against_rrf.low > 0 and self.against_rrf.p_values["randomisation"] < LUCK
 
     def as_json(self) -> dict[str, Any]:
@@ -97,10 +97,11 @@ def _test_json(against: str, test: Comparison) -> dict[str, Any]:
 def tune_alpha(
     lists: Lists, qrels: Qrels, rows_of: RowsOf, measure: str = "ndcg@10", alphas: Sequence[float] | None = None
 ) -> Tuning:
-    """Try alphas on the lists of judged queries; those given, or a grid of our own.
+    """Try alphas on the lists of judged queries: the given ones, or a grid.
 
-    The value at the chosen alpha flatters it, having chosen it. So the comparisons, with the better part and with
-    reciprocal rank fusion, are cross-fitted: each query counts with the alpha that is best for the other folds'.
+    The value at the chosen alpha is too optimistic, because the same queries chose it. So the comparisons with the
+    better part and with reciprocal rank fusion are cross-fitted: each query uses the alpha that is best for the other
+    folds.
     """
     if len(lists) < 2:
         raise LimbeckError(f"{len(lists)} query is too few to tune alpha; use at least 2, better hundreds")
@@ -138,7 +139,7 @@ def _tuning(sweep: _Sweep, results: dict[float, RankingResult]) -> Tuning:
 
 
 class _Sweep:
-    """Measures rankings of the same queries. Documents go by their rows, so that no id is looked up twice."""
+    """Measures rankings of the same queries. Documents are identified by row, so that no id is looked up twice."""
 
     def __init__(self, lists: Lists, qrels: Qrels, rows_of: RowsOf, measure: str) -> None:
         self.measure = measure
@@ -156,7 +157,7 @@ class _Sweep:
         return self._measured(lambda *pair: pair[which][0][: self._k])
 
     def _measured(self, rank: Callable[[List, List], np.ndarray]) -> RankingResult:
-        """By rank and not by score: of equal scores, what the search would show first comes first."""
+        """Rank by position instead of score: on equal scores, documents keep the order of the search."""
         run: Run = {}
         for query, pair in self._lists.items():
             run[query] = {str(row): -float(place) for place, row in enumerate(rank(*pair).tolist())}
@@ -164,7 +165,7 @@ class _Sweep:
 
 
 def _by_row(grades: Mapping[str, int], rows_of: RowsOf) -> dict[str, int]:
-    """Judgements by row; a judged document that the index does not have can be missed, so it stays."""
+    """Judgements by row; judged documents that are not in the index are kept, because they count as missed."""
     rows = rows_of(list(grades)).tolist()
     return {
         str(row) if row >= 0 else f"not indexed: {document}": grade
@@ -173,7 +174,7 @@ def _by_row(grades: Mapping[str, int], rows_of: RowsOf) -> dict[str, int]:
 
 
 def first_grid(lists: Lists) -> list[float]:
-    """0, and 1, 2, 5 of each decade around the alpha that gives both parts the same spread, the median query's."""
+    """0, and 1, 2, 5 of each decade around the alpha at which both parts have the same spread for the median query."""
     spreads = [
         (float(np.ptp(dense[1])), float(np.ptp(sparse[1])))
         for dense, sparse in lists.values()
@@ -186,7 +187,7 @@ def first_grid(lists: Lists) -> list[float]:
 
 
 def finer_grid(grid: Sequence[float], best: float) -> list[float]:
-    """More alphas between the neighbours of the best, in two digits; a decade on where the best is an end."""
+    """More alphas between the neighbours of the best, with two digits; one decade further if the best is at an end."""
     at = grid.index(best)
     low = grid[at - 1] if at else 0.0
     high = grid[at + 1] if at + 1 < len(grid) else 10 * best
@@ -196,7 +197,7 @@ def finer_grid(grid: Sequence[float], best: float) -> list[float]:
 
 
 def cross_fitted(alphas: Sequence[float], table: np.ndarray) -> np.ndarray:
-    """What each query is worth with the alpha that is best for the other folds: [alphas, queries] -> [queries]."""
+    """The value of each query with the alpha that is best for the other folds: [alphas, queries] -> [queries]."""
     count = table.shape[1]
     fold_of = np.random.default_rng(0).permutation(count) % min(FOLDS, count)
     values = np.empty(count)
@@ -207,7 +208,7 @@ def cross_fitted(alphas: Sequence[float], table: np.ndarray) -> np.ndarray:
 
 
 def _best(alphas: Sequence[float], table: np.ndarray) -> float:
-    """The alpha with the highest mean; of several, the middle one, since the edge of a plateau is a risk."""
+    """The alpha with the highest mean; of several, the middle one, because the edge of a plateau is risky."""
     means = table.mean(axis=1)
     tied = np.flatnonzero(means >= means.max() - 1e-12)
     return alphas[int(tied[len(tied) // 2])]

@@ -1,4 +1,4 @@
-"""Tuning an index: both lists of held-out queries once, then alpha, which goes into the index."""
+"""Tune an index: search both lists of held-out queries once, find alpha, and save it in the index."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from limbeck.search.hybrid import List, require_alpha
 from limbeck.search.index import SearchIndex
 
 LIMIT = 6000  # queries, as in the paper
-_QUERIES = 64  # searched between two signs of progress
+_QUERIES = 64  # queries searched between two progress updates
 
 
 @dataclass(frozen=True)
 class TunedIndex:
-    """What was found, and on which queries; the alpha that the index had before, and whether it has the new one."""
+    """The result, the queries used, the alpha that the index had before, and whether the new one was saved."""
 
     tuning: Tuning
     data: str
@@ -41,10 +41,10 @@ def tune_index(
     limit: int = LIMIT,
     write: bool | None = None,
 ) -> TunedIndex:
-    """Find alpha on the judged queries of a split, and write it into the index.
+    """Find alpha on the judged queries of a split, and save it in the index.
 
-    Without `write` it is written only if the queries show that it beats reciprocal rank fusion: a few queries can make
-    some alpha look best, and the index would be worse off with it than without.
+    By default it is saved only if it beats reciprocal rank fusion significantly: on a few queries some alpha always
+    looks best, and the index could become worse with it.
     """
     measure = canonical_name(measure)  # report a mistake before the work starts
     if needs_answers(measure):
@@ -67,7 +67,7 @@ def tune_index(
 
 
 def held_out(data: RankingData, split: str | None) -> str:
-    """The split to tune on: the one asked for, else dev, else train. Test only where it is asked for by name."""
+    """The split to tune on: the requested one, otherwise dev, otherwise train. Test is only used if requested."""
     if split == "test":
         say("tuned on test: results on these queries will look too good; report on other queries")
     if split is not None:
@@ -85,7 +85,7 @@ def held_out(data: RankingData, split: str | None) -> str:
 
 
 def drawn(qrels: Qrels, limit: int) -> Qrels:
-    """At most `limit` queries, drawn at random and always the same ones: neighbours in a file are often alike."""
+    """At most `limit` queries, drawn at random with a fixed seed, because neighbours in a file are often similar."""
     queries = sorted(qrels)
     if len(queries) > limit:
         queries = [queries[at] for at in sorted(np.random.default_rng(0).permutation(len(queries))[:limit])]

@@ -1,4 +1,4 @@
-"""Putting the closed form of `alignment.py` into a tower, as a Dense layer of the saved folder."""
+"""Add the closed-form map of `alignment.py` to a tower, as a Dense layer of the saved folder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from limbeck.matchers.tower import Tower
 def align_tower(
     tower: Tower, positions: Sequence[int], texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], seed: int = 0
 ) -> list[LinearMap]:
-    """Lead the towers at `positions` into the space of `targets` [n, dim], the reference's embeddings of `texts`.
+    """Map the towers at `positions` into the space of `targets` [n, dim], the reference's embeddings of `texts`.
 
-    One map serves both sides where they share a tower, fitted on all texts; each side with a tower of its own gets its
-    own.
+    If both sides share a tower, they share one map, fitted on all texts; separate towers get separate maps.
     """
     groups = [[position] for position in positions] if isinstance(tower.model[0], Router) else [list(positions)]
     found = []
@@ -37,7 +36,7 @@ def align_tower(
 
 
 def map_place(tower: Tower, side: Side) -> tuple[Any, int]:
-    """The list of modules that a side's map belongs to, and where in it: ahead of anything that only scales vectors."""
+    """The list of modules for a side's map, and the position in it: before any module that only scales vectors."""
     first: Any = tower.model[0]
     modules: Any = first.sub_modules[side] if isinstance(first, Router) else tower.model
     place = next((at for at, module in enumerate(modules) if isinstance(module, Normalize)), len(modules))
@@ -45,7 +44,7 @@ def map_place(tower: Tower, side: Side) -> tuple[Any, int]:
 
 
 def pooled_outputs(tower: Tower, texts: Sequence[str], side: Side) -> np.ndarray:
-    """What a side's tower gives at the place where a map belongs: [n, width]."""
+    """The output of a side's tower at the position of the map: [n, width]."""
     modules, place = map_place(tower, side)
     first = list(modules)[:place]
 
@@ -60,7 +59,7 @@ def pooled_outputs(tower: Tower, texts: Sequence[str], side: Side) -> np.ndarray
 
 
 def insert_map(tower: Tower, side: Side, fitted: LinearMap) -> None:
-    """Make a map a part of a side's tower."""
+    """Insert a map into a side's tower."""
     modules, place = map_place(tower, side)
     following = next((module for module in list(modules)[place:] if isinstance(module, Dense)), None)
     if following is not None and following.in_features != len(fitted.bias):

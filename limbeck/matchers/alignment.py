@@ -1,10 +1,10 @@
-"""The closed form that brings one model's vectors into another's space: ridge regression, no gradient, seconds.
+"""The closed form that maps one model's vectors into another's space: ridge regression in seconds, without gradients.
 
 A shallow student's pooled outputs X and its reference's embeddings T of the same texts give the linear map
 
     W, b  =  argmin  sum_i || W x_i + b - t_i ||^2  +  lambda || W ||^2
 
-with lambda chosen on texts that were held out, by the mean cosine to the reference.
+with lambda chosen on held-out texts by the mean cosine to the reference.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 
 from limbeck.errors import LimbeckError
 
-STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # lambda as a share of the mean variance of the inputs, times n
+STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # lambda relative to the mean variance of the inputs, times n
 HELD_OUT = 0.1
-FEWEST = 20  # texts
+FEWEST = 20  # minimum number of texts
 
 
 @dataclass(frozen=True)
 class LinearMap:
-    """x -> weight @ x + bias, and how well it did on texts that it was not fitted to."""
+    """x -> weight @ x + bias, and its quality on texts that it was not fitted to."""
 
     weight: np.ndarray  # [out, in]
     bias: np.ndarray  # [out]
-    strength: float  # the lambda that was chosen, as a share
+    strength: float  # the chosen lambda, relative as above
     cosine: float  # mean cosine to the reference on held-out texts
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ class LinearMap:
 def fit_map(
     inputs: np.ndarray, targets: np.ndarray, seed: int = 0, strengths: Sequence[float] = STRENGTHS
 ) -> LinearMap:
-    """The map from `inputs` [n, in] to `targets` [n, out]; the last fit is on all texts, with the chosen lambda."""
+    """The map from `inputs` [n, in] to `targets` [n, out]; the final fit uses all texts and the chosen lambda."""
     if len(inputs) != len(targets) or len(inputs) < FEWEST:
         raise LimbeckError(f"a map needs at least {FEWEST} texts, and there are {len(inputs)}; give more texts")
     order = np.random.default_rng(seed).permutation(len(inputs))
@@ -70,6 +70,6 @@ def _solver(inputs: np.ndarray, targets: np.ndarray) -> Callable[[float], tuple[
 
 
 def mean_cosine(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The mean cosine of vectors, row by row; a vector of zeros has a cosine of 0."""
+    """The mean cosine between corresponding rows; a zero vector has cosine 0."""
     norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
     return float(np.mean((ours * theirs).sum(1) / np.where(norms > 0, norms, 1.0)))

@@ -1,4 +1,4 @@
-"""What people pass to a matcher that is neither a list of texts nor a list of pairs, in one line."""
+"""Clear errors for arguments of a matcher that are not a list of texts or a list of pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PAIRS = "write score([(query, document), ...]), or rank(query, documents)"
 
 
 def require_texts(texts: Any) -> None:
-    """A list of texts, and nothing else that happens to have a length."""
+    """Require a list of texts; other things with a length are refused."""
     if isinstance(texts, str) or not hasattr(texts, "__len__"):
         raise LimbeckError(f"encode takes a list of texts, not {type(texts).__name__}; put it in a list")
     for place, text in enumerate(texts, 1):
@@ -19,7 +19,7 @@ def require_texts(texts: Any) -> None:
 
 
 def require_pairs(pairs: Any, batch_size: Any = 32) -> None:
-    """A list of pairs. `score(query, documents)` puts the documents where the batch size belongs."""
+    """Require a list of pairs. `score(query, documents)` would pass the documents as the batch size."""
     if not isinstance(batch_size, int):
         raise LimbeckError(f"score takes one list of pairs, not a query and its documents; {_PAIRS}")
     if isinstance(pairs, str) or not hasattr(pairs, "__len__"):

@@ -1,6 +1,6 @@
-"""A student whose documents another model encodes, as it is: only its query tower is new (EmbedDistill Sec. 4.2).
+"""A student that uses another model's document tower unchanged; only its query tower is new (EmbedDistill Sec. 4.2).
 
-The other model's document index serves the student, and its document embeddings are never computed again. The student
+The student can use the other model's document index, and its document embeddings are never computed again. The student
 is one sentence-transformers folder with a route for each side.
 """
 
@@ -22,7 +22,7 @@ from limbeck.matchers.tower import Tower
 
 
 def document_model(folder: str) -> SentenceTransformer:
-    """The dual encoder whose document side is taken over; `folder` was checked."""
+    """The dual encoder whose document tower is used; `folder` was checked."""
     kind = architecture_in(Path(folder)).kind
     if kind != DEFAULT_KIND:
         problem = f"student.document: is a {kind}, which does not keep one vector of a document"
@@ -35,9 +35,9 @@ def document_model(folder: str) -> SentenceTransformer:
 
 
 def with_documents_of(model: SentenceTransformer, query: Sequence[Module]) -> SentenceTransformer:
-    """A model with `query` as its query tower, and the document tower of `model`, held fixed.
+    """A model with `query` as its query tower and the frozen document tower of `model`.
 
-    Where the sizes differ, a projection leads to the document tower's; a Normalize at its end is repeated.
+    If the sizes differ, a projection maps to the size of the document tower; a final Normalize is repeated.
     """
     documents = Tower(model).route("document")
     width, dim = _width(query), int(model.get_embedding_dimension() or 0)
@@ -56,6 +56,6 @@ def with_documents_of(model: SentenceTransformer, query: Sequence[Module]) -> Se
 
 
 def _width(modules: Sequence[Any]) -> int:
-    """The numbers in a vector that comes out of modules."""
+    """The vector size after some modules."""
     sized = next(module for module in reversed(modules) if hasattr(module, "get_embedding_dimension"))
     return int(sized.get_embedding_dimension())

@@ -1,4 +1,4 @@
-"""What every matcher can do, whatever happens inside it."""
+"""The interface of all matchers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from limbeck.signals import Signals
 SCORES = frozenset({"scores"})
 
 
-Document = str | tuple[str, ...]  # a text, or the second and further texts of an n-ary task
+Document = str | tuple[str, ...]  # a text, or all texts but the first in an n-ary task
 
 
 def as_parts(document: Document) -> tuple[str, ...]:
-    """The texts of a document, one or several."""
+    """The texts of a document as a tuple."""
     return (document,) if isinstance(document, str) else document
 
 
@@ -45,10 +45,10 @@ def distinct(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
 class TextBatch:
     """B queries, the P distinct documents they mention, and each query's list of K of them.
 
-    `lists is None` means that every query meets every document: K = P. In n-ary tasks a document is a tuple of texts.
+    If `lists` is None, every query is paired with every document: K = P. In n-ary tasks a document is a tuple of texts.
 
-    With several processes this is one process's share of the batch: `query_slice` and `document_slice` say which
-    texts it encodes. Each process takes its own queries' rows of `lists`; documents are gathered from all.
+    With several processes this is one process's share of the batch: `query_slice` and `document_slice` select the texts
+    that it encodes. Each process uses the rows of `lists` for its own queries; documents are gathered from all.
     """
 
     queries: list[str]
@@ -63,7 +63,7 @@ class TextBatch:
 
     @property
     def own_texts(self) -> list[str]:
-        """The documents as one text each."""
+        """The documents as single texts."""
         return [" ".join(as_parts(document)) for document in self.own_documents]
 
     @property
@@ -76,14 +76,14 @@ class TextBatch:
 
 
 class PreparedBatch:
-    """A batch as a matcher's `forward` reads it; each architecture has its own dataclass."""
+    """A batch in the form that a matcher's `forward` reads; each architecture has its own dataclass."""
 
     @property
     def tokenised(self) -> list[tuple[Chunks, int]]:
-        """What of it is made of tokens, and the place of each part's first text among all processes' texts."""
+        """The tokenised parts, each with the index of its first text among the texts of all processes."""
         raise NotImplementedError
 
-    masked: list[Chunks]  # the tokenised parts with gaps in them, where a student restores tokens
+    masked: list[Chunks]  # the tokenised parts with masked tokens, if a student restores tokens
 
 
 class Matcher(nn.Module, ABC):
@@ -91,16 +91,16 @@ class Matcher(nn.Module, ABC):
 
     kind: ClassVar[str]
     config_type: ClassVar[type[MatcherConfig]]
-    model_types: ClassVar[tuple[str, ...]] = ()  # what sentence-transformers and its relatives call it in a folder
-    shows: frozenset[str] = SCORES  # the signals that it can show
+    model_types: ClassVar[tuple[str, ...]] = ()  # its names in folders of sentence-transformers and related libraries
+    shows: frozenset[str] = SCORES  # the signals that it can compute
     bf16 = False  # whether it computes in bfloat16: see `bf16.py`
     runtime = "torch"  # what runs its transformers: see `limbeck.runtimes`
-    computed: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed): how, where its outputs are others by that
-    folder: Path | None = None  # that it was loaded from
+    computed: dict[str, Any] = {}  # noqa: RUF012 (never changed in place) what makes its outputs differ from float32
+    folder: Path | None = None  # the folder it was loaded from
 
     def __init__(self) -> None:
         super().__init__()
-        self.heads = nn.ModuleDict()  # what is trained with it and never saved: see `add_token_head`
+        self.heads = nn.ModuleDict()  # trained with the matcher but never saved: see `add_token_head`
 
     @property
     def outputs(self) -> int:
@@ -109,29 +109,29 @@ class Matcher(nn.Module, ABC):
 
     @property
     def texts(self) -> int:
-        """Texts in a pair."""
+        """The number of texts in a pair."""
         return 2
 
     def encoding(self, position: int) -> Encoding | None:
-        """What is kept of texts at a position of a pair; None for a matcher that has to read both texts together."""
+        """The form in which texts at a position are stored; None for a matcher that reads both texts together."""
         return None
 
     @property
     def embedding_dim(self) -> int | None:
-        """Numbers in the pooled embeddings that it shows, of texts or of pairs; None where it shows only scores."""
+        """The size of its pooled embeddings of texts or pairs; None if it has only scores."""
         kept = self.encoding(0)
         return None if kept is None else kept.dim
 
     @abstractmethod
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> PreparedBatch:
-        """Tokenise a batch for `forward`; runs in the data loader. `chunk` bounds the texts in one pass."""
+        """Tokenise a batch for `forward`; runs in the data loader. `chunk` limits the texts in one pass."""
 
     @abstractmethod
     def forward(self, inputs: Any, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        """Show the signals in `needs` for a prepared batch.
+        """Compute the signals in `needs` for a prepared batch.
 
         With `recompute` the activations of each chunk are dropped and computed again in the backward pass, so that
-        memory holds one chunk at a time (gradient caching): exact, for about a third more arithmetic.
+        memory holds one chunk at a time (gradient caching): exact, for about a third more computation.
         """
 
     @abstractmethod
@@ -140,19 +140,19 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def save_pretrained(self, path: str | Path) -> None:
-        """Write a folder that `limbeck.load` reads, and sentence-transformers too where it has the architecture."""
+        """Write a folder for `limbeck.load`, and for sentence-transformers if it has the architecture."""
 
     @abstractmethod
     def configuration(self) -> dict[str, Any]:
         """Everything except the weights that changes the scores: modules, lengths, prompts, tokeniser."""
 
     def add_token_head(self, seed: int) -> None:
-        """Make the matcher able to show token logits, for training; the head is of no use afterwards and not saved."""
+        """Add a head for token logits, for training only; it is not saved."""
         raise LimbeckError(f"a {self.kind} has no token states that a head could read; use another kind of model")
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Which tokens a matcher with a token head may be asked for, and what can replace them."""
+        """The tokens that a token head can predict, and their replacements."""
         return self.token_head.vocabulary
 
     @property
@@ -162,12 +162,12 @@ class Matcher(nn.Module, ABC):
         return head
 
     def append_projection(self, projection: nn.Linear) -> None:
-        """Make a linear map that was trained on the matcher's embeddings a part of it."""
+        """Add a linear map that was trained on the matcher's embeddings to the matcher."""
         raise LimbeckError(f"a {self.kind} has no embedding to project; use kind: dual_encoder, or drop the objective")
 
     @property
     def trained_positions(self) -> tuple[int, ...]:
-        """The positions whose texts pass through something that is trained."""
+        """The positions whose texts pass through trained modules."""
         return tuple(range(self.texts))
 
     @property
@@ -175,18 +175,18 @@ class Matcher(nn.Module, ABC):
         """The positions whose texts `align` needs."""
         return self.trained_positions
 
-    aligned_on: int = 4000  # texts, at most, that `align` is fitted to
+    aligned_on: int = 4000  # maximum number of texts for `align`
 
     def align(
         self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], reference: Matcher, seed: int = 0
     ) -> list[float]:
-        """Lead the encodings of texts at each position to `targets` [n, dim], the embeddings that `reference` has of
-        them, in closed form. The result is the mean cosine to them on held-out texts, for each tower that was fitted.
+        """Map the encodings of texts at each position to `targets` [n, dim], the embeddings of `reference`, in closed
+        form. The result is the mean cosine to them on held-out texts, for each fitted tower.
         """
         raise LimbeckError(f"align: a {self.kind} has no embedding to align; use kind: dual_encoder, or drop it")
 
     def pooled(self, texts: Sequence[str], position: int) -> np.ndarray:
-        """What `align` would map: [n, width]."""
+        """The vectors that `align` would map: [n, width]."""
         raise LimbeckError(f"layers: auto: a {self.kind} has no embedding to compare; give the layers as a list")
 
     @property
@@ -196,20 +196,20 @@ class Matcher(nn.Module, ABC):
 
     @property
     def prompts(self) -> dict[str, str]:
-        """What tells this matcher's queries from its documents, for a student that starts from it."""
+        """The prompts that mark queries and documents, for a student that starts from this matcher."""
         return {}
 
     def limit_tokens(self, longest: int) -> None:
-        """Read at most so many tokens of a text."""
+        """Read at most `longest` tokens of a text."""
 
     @property
     def reads_stored_outputs(self) -> bool:
-        """Whether stored outputs replace its encoder at the moment."""
+        """Whether stored outputs currently replace its encoder."""
         return False
 
     def encoder_outputs(self, position: int) -> tuple[Encoding, dict[str, Any]] | None:
-        """What its encoder leaves of texts at a position before anything else that is trained, and all that decides
-        it; None where a frozen encoder's outputs cannot be stored.
+        """The form of its encoder's outputs at a position, before other trained modules, and everything that decides
+        them; None if a frozen encoder's outputs cannot be stored.
         """
         return None
 
@@ -218,30 +218,30 @@ class Matcher(nn.Module, ABC):
         raise NotImplementedError
 
     def read_outputs_from(self, stored: Callable[[list[str], int], np.ndarray] | None) -> None:
-        """Use stored outputs instead of the encoder, or (None) stop that."""
+        """Use stored outputs instead of the encoder; None switches back."""
         raise NotImplementedError
 
     @classmethod
     @abstractmethod
     def build(cls, config: Any, local: Any) -> Matcher:
-        """The matcher that a config describes; `local` is the config with its start as a folder that was checked."""
+        """Build the matcher of a config; `local` is the same config with `init_from` as a checked folder."""
 
     @classmethod
     def reads(cls, folder: Path) -> bool:
-        """Whether a plain transformers folder, with no word on what it is, holds such a matcher."""
+        """Whether a plain transformers folder, without our own configuration, contains such a matcher."""
         return False
 
     @classmethod
     @abstractmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> Matcher:
-        """Load a folder, or the hub's model of that name."""
+        """Load a folder or a model from the hub."""
 
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
     def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[tuple[int, float]]:
-        """The documents' positions and scores, best first; equal scores keep their order."""
+        """The positions and scores of the documents, best first; equal scores keep their order."""
         if isinstance(documents, str):
             raise LimbeckError("rank needs a list of documents, not one text; put it in a list")
         if self.outputs != 1:
@@ -251,22 +251,22 @@ class Matcher(nn.Module, ABC):
         return [(int(position), float(scores[position])) for position in order]
 
     def probabilities(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
-        """The probability that each pair is a match, by the calibration that was saved with the model: [n]."""
+        """The probability that each pair is a match, from the calibration saved with the model: [n]."""
         return calibrated(self.folder, self.score(pairs, batch_size))
 
     def identity(self, position: int | None = None) -> dict[str, Any]:
-        """What a cache of this matcher's outputs is keyed by: weights and configuration.
+        """The cache key of this matcher's outputs: weights and configuration.
 
-        With a position, of its encodings there: a matcher with a tower for each side has one identity for each.
+        With a position, the key of its encodings there: a matcher with separate towers has one identity for each.
         """
         key = {"kind": self.kind, "weights": weights_digest(self), "configuration": self.configuration()}
         return key | ({"bf16": True} if self.bf16 else {}) | ({"computed": self.computed} if self.computed else {})
 
 
 def weights_digest(module: nn.Module) -> str:
-    """A digest of all parameters and buffers that can be in a score, names included.
+    """A digest of all parameters and buffers that can affect a score, including their names.
 
-    An encoder's own pooler is in none; if a folder lacks it, it is random at every load.
+    An encoder's own pooler affects none; if a folder lacks it, it is random at every load.
     """
     whole = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(module.state_dict().items()):
@@ -279,10 +279,10 @@ def weights_digest(module: nn.Module) -> str:
 
 def tokeniser_digest(tokenizer: Any) -> str:
     """A digest of everything that turns text into token ids."""
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)  # a `Tokenizer` is its own
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)  # a `Tokenizer` has no backend
     if not hasattr(backend, "to_str"):
         return digest(repr(tokenizer))
     state = json.loads(backend.to_str())
-    for setting in ("truncation", "padding"):  # left over from the last call; lengths are keyed by themselves
+    for setting in ("truncation", "padding"):  # left over from the last call; lengths are part of the key elsewhere
         state.pop(setting, None)
     return digest(json.dumps(state, sort_keys=True))

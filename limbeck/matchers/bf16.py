@@ -1,7 +1,7 @@
-"""Inference in bfloat16: 1.5 to 1.7 times as fast on a CPU that has it (`benchmarks.bf16`), for scores hardly off.
+"""Inference in bfloat16: 1.5 to 1.7 times as fast on a CPU that supports it (`benchmarks.bf16`), with similar scores.
 
-Only the transformer computes in bfloat16. What comes behind it (pooling, a classifier, a projection, the interaction)
-stays in float32: a score that ends as a bfloat16 has steps of 1/8 at 20, and documents would tie.
+Only the transformer computes in bfloat16. Everything after it (pooling, a classifier, a projection, the interaction)
+stays in float32: near 20, bfloat16 has steps of 1/8, and documents would tie.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from limbeck.matchers.encoders import encoders
 
 
 def use_bf16(matcher: Matcher) -> Matcher:
-    """Let the matcher's transformers compute in bfloat16 from now on. Its outputs are keyed apart from float32's."""
+    """Run the matcher's transformers in bfloat16 from now on. Caches keep its outputs apart from those of float32."""
     for encoder in encoders(matcher):
         encoder.forward = _halved(encoder.forward)
     matcher.bf16 = True
@@ -28,7 +28,7 @@ def use_bf16(matcher: Matcher) -> Matcher:
 
 @contextmanager
 def in_bf16(matcher: Matcher, wanted: bool = True) -> Iterator[None]:
-    """`use_bf16` inside the block."""
+    """Apply `use_bf16` inside the block."""
     if not wanted or matcher.bf16:
         yield
         return

@@ -1,4 +1,4 @@
-"""From a config to a matcher."""
+"""Build a matcher from a config."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from limbeck.matchers.starts import local_start
 
 
 def build(config: MatcherConfig) -> Matcher:
-    """Make the matcher that a config describes; new parts are initialised from torch's global generator.
+    """Build the matcher of a config; new parts are initialised with torch's global generator.
 
-    It is made on the CPU, so that a seed gives the same weights everywhere, then moved to the chosen device.
+    It is built on the CPU, so that a seed gives the same weights everywhere, then moved to the chosen device.
     """
     with quiet():
         return architecture_of(config.kind).build(config, local_start(config)).to(chosen_device())

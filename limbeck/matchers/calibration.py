@@ -1,8 +1,8 @@
-"""Probabilities that mean something, and a threshold for a purpose: fitted on dev, saved with the model.
+"""Calibrated probabilities and a decision threshold: fitted on dev, saved with the model.
 
-A student that follows its teacher's soft labels gives logits that rank well and say little: 0.9 need not mean nine in
-ten. p = sigmoid(slope * s + offset) (Platt) is fitted to dev's labels, with his targets (n + 1) / (n + 2) and
-1 / (m + 2) for n positives and m negatives, so that a perfect separation does not run off to infinity. Ranks stay.
+A student that learns its teacher's soft labels ranks well, but its logits are not calibrated: 0.9 need not mean nine
+in ten. p = sigmoid(slope * s + offset) (Platt) is fitted to the labels of dev, with Platt's targets (n + 1) / (n + 2)
+and 1 / (m + 2) for n positives and m negatives, so that perfect separation gives finite values. The ranking is kept.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _CRITERION = re.compile(r"f1|(precision|recall)=(0?\.\d+|1(\.0*)?|0)")
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 class Calibration:
-    """From a raw score to a probability, and from that to yes or no."""
+    """Maps a raw score to a probability, and a probability to yes or no."""
 
     slope: float
     offset: float
-    threshold: float  # of the probability: at or above it is a match
-    criterion: str  # what the threshold was chosen for
-    precision: float  # on the pairs that it was chosen on
+    threshold: float  # a probability at or above it is a match
+    criterion: str  # the criterion for the threshold
+    precision: float  # on the pairs used to choose the threshold
     recall: float
     pairs: int
 
@@ -41,7 +41,7 @@ class Calibration:
         return special.expit(self.slope * np.asarray(scores, dtype=np.float64) + self.offset)
 
     def logits(self, scores: np.ndarray) -> np.ndarray:
-        """The scores on a line on which what is above 0 is a match; their order stays."""
+        """The scores shifted and scaled so that a match is above 0; the order is kept."""
         threshold = np.clip(self.threshold, SMALL, 1 - SMALL)
         return self.slope * np.asarray(scores, dtype=np.float64) + (self.offset - special.logit(threshold))
 
@@ -55,7 +55,7 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: str | Path) -> Calibration | None:
-        """The calibration in a model's folder; None if there is none."""
+        """The calibration in a model's folder, or None."""
         place = Path(folder) / NAME
         if not place.is_file():
             return None
@@ -102,7 +102,7 @@ def _platt(scores: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
         error = special.expit(logits) - wanted
         return float(value.mean()), np.array([(error * standard).mean(), error.mean()])
 
-    rising = [(1e-6, None), (None, None)]  # a better score is never a lower probability
+    rising = [(1e-6, None), (None, None)]  # a higher score never has a lower probability
     tight = {"ftol": 1e-14, "gtol": 1e-9}
     found = optimize.minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=rising, options=tight).x
     slope = float(found[0] / spread)
@@ -110,14 +110,15 @@ def _platt(scores: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
 
 
 def choose_threshold(probabilities: np.ndarray, truth: np.ndarray, criterion: str) -> tuple[float, Mapping[str, float]]:
-    """The threshold that serves `criterion` on these pairs, and what it gives.
+    """The threshold for `criterion` on these pairs, and its precision, recall and F1.
 
-    `f1` takes the best. `precision=x` takes the one with the most recall among those that reach it, `recall=x` the one
-    with the best precision; where none reaches it, an error says what can be had. A threshold is halfway between two.
+    `f1` takes the best F1. `precision=x` takes the highest recall among thresholds with at least this precision;
+    `recall=x` takes the best precision. If none qualifies, an error names the best possible value. A threshold is
+    halfway between two probabilities.
     """
     order = np.argsort(-probabilities, kind="stable")
     values, hits = probabilities[order], np.cumsum(truth[order])
-    last = np.append(values[1:] != values[:-1], True)  # a threshold cannot part equal values
+    last = np.append(values[1:] != values[:-1], True)  # a threshold cannot separate equal values
     taken = np.flatnonzero(last) + 1
     precision, recall = hits[taken - 1] / taken, hits[taken - 1] / truth.sum()
     if criterion == "f1":

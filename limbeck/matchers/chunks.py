@@ -1,8 +1,8 @@
-"""Little padding: texts are sorted by length and run through the model in chunks of similar length.
+"""Reduce padding: texts are sorted by length and run through the model in chunks of similar length.
 
-A batch for distillation holds the distinct documents of many lists; nothing ties them to each other inside the
-encoder, so they may be encoded in any order and in any grouping. Sorting inside the step removes the padding without
-touching which queries meet in a batch, which grouping whole queries by length would do.
+A batch for distillation contains the distinct documents of many lists. The encoder handles them independently, so
+they can be encoded in any order and grouping. Sorting inside the step removes padding without changing which queries
+are in a batch; grouping whole queries by length would change that.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from limbeck.matchers.device import on_device
+from limbeck.matchers.encoding import AnyEncoded, TokenVectors, join_texts, take_texts
+from limbeck.matchers.splitting import split_by_length
 from limbeck.progress import progress
 
 T = TypeVar("T")
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
-Features = dict[str, Any]  # what a tokeniser makes of some texts, and a model reads
+Features = dict[str, Any]  # output of a tokeniser, input of a model
 
-PASS_OVERHEAD = 192  # what one more pass costs, in tokens of the same model; measured on 2 cores
-STEP = 8  # chunk borders are tried at every eighth text, or at fewer where there are many texts
-MOST_BORDERS = 128
 BLOCK = 512  # texts that are sorted together for inference
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Texts that are tokenised, sorted by length and cut into passes of a model."""
+    """Texts that are tokenised, sorted by length and split into passes of a model."""
 
     passes: list[Features]
     restore: Tensor  # [texts] puts the rows of all passes back in the order of the texts
@@ -42,52 +41,27 @@ class Chunks:
         return len(self.restore)
 
 
-def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
-    """Cut ascending `lengths` into chunks so that padded tokens plus `overhead` a chunk are fewest.
-
-    `limit` bounds the texts in a chunk. Dynamic programming over chunk borders at every `STEP` texts.
-    """
-    count = len(lengths)
-    step = max(STEP, count // MOST_BORDERS)
-    step = min(step, limit) if limit else step
-    borders = [*range(0, count, step), count]
-    best: list[float] = [0.0] + [float("inf")] * (len(borders) - 1)
-    came_from = [0] * len(borders)
-    for end in range(1, len(borders)):
-        for start in range(end - 1, -1, -1):
-            size = borders[end] - borders[start]
-            if limit and size > limit:
-                break
-            cost = best[start] + size * lengths[borders[end] - 1] + overhead
-            if cost < best[end]:
-                best[end], came_from[end] = cost, start
-    chunks, end = [], len(borders) - 1
-    while end > 0 and count:
-        chunks.append(slice(borders[came_from[end]], borders[end]))
-        end = came_from[end]
-    return chunks[::-1]
-
-
 def prepare_chunks(
     texts: Sequence[Any],
     preprocess: Callable[[list[Any]], Features],
     limit: int | None = None,
     side: Side = "query",
+    budget: int | None = None,
 ) -> Chunks:
-    """Tokenise `texts` once and cut the result into chunks."""
+    """Tokenise `texts` once and split the result into chunks; `limit` and `budget` as in `split_by_length`."""
     if not texts:
         return Chunks([], torch.empty(0, dtype=torch.long), side)
     features = preprocess(list(texts))
     if "offsets" in features:  # tokens one after the other, without padding
         return Chunks([features], torch.arange(len(texts)), side)
     real_tokens = features["attention_mask"].bool()
-    if "query_expansion_positions" in features:  # ColBERT's [MASK] tokens count, whether they are attended to or not
+    if "query_expansion_positions" in features:  # ColBERT's [MASK] tokens count even if they are not attended to
         real_tokens = real_tokens | features["query_expansion_positions"].bool()
     lengths = real_tokens.sum(dim=1)
     order = torch.argsort(lengths, stable=True)
     padded_left = bool((~real_tokens[:, 0]).any())
     passes = []
-    for rows in split_by_length(lengths[order].tolist(), limit):
+    for rows in split_by_length(lengths[order].tolist(), limit, budget=budget):
         width = int(lengths[order[rows]].max())
         real = slice(-width, None) if padded_left else slice(width)
         passes.append(
@@ -99,16 +73,16 @@ def prepare_chunks(
     return Chunks(passes, torch.argsort(order), side)
 
 
-def run_chunks(chunks: Chunks, run: Callable[[Features], Tensor], recompute: bool = False) -> Tensor:
+def run_chunks(chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False) -> AnyEncoded:
     """Apply `run` to each chunk and put the rows back in the order of the texts."""
-    return torch.cat(each_chunk(chunks, run, recompute))[chunks.restore]
+    return take_texts(join_texts(each_chunk(chunks, run, recompute)), chunks.restore)
 
 
 def each_chunk(chunks: Chunks, run: Callable[[Features], T], recompute: bool = False) -> list[T]:
-    """What `run` makes of each chunk, in the order of the chunks."""
+    """The results of `run` for all chunks, in order."""
 
     def fresh(chunk: Features) -> T:
-        return run(dict(chunk))  # a copy for every pass: modules put their results into the features they get
+        return run(dict(chunk))  # a copy for every pass: modules add their results to their input
 
     if recompute and torch.is_grad_enabled():
         return [checkpoint(fresh, chunk, use_reentrant=False) for chunk in chunks.passes]
@@ -119,12 +93,12 @@ def inferred(
     model: nn.Module,
     texts: Sequence[Any],
     prepare: Callable[[list[Any]], Chunks],
-    run: Callable[[Features], Tensor],
+    run: Callable[[Features], AnyEncoded],
     label: str,
-) -> Iterator[Tensor]:
-    """What `run` makes of the chunks that `prepare` makes of each block of texts, in their order, without gradients.
+) -> Iterator[AnyEncoded]:
+    """The results of `run` for the chunks that `prepare` makes of each block of texts, in order, without gradients.
 
-    Sorted by tokens: by characters, as sentence-transformers sorts, pads more (`benchmarks.padding`).
+    Sorted by tokens: sorting by characters, as sentence-transformers does, pads more (`benchmarks.padding`).
     """
     model.eval()
     device = next(model.parameters()).device
@@ -132,18 +106,25 @@ def inferred(
         for start in range(0, len(texts), BLOCK):
             block = list(texts[start : start + BLOCK])
 
-            def told(chunk: Features) -> Tensor:
+            def told(chunk: Features) -> AnyEncoded:
                 rows = run(chunk)
-                advance(len(rows))
+                advance(len(rows.mask if isinstance(rows, TokenVectors) else rows))
                 return rows
 
             with torch.inference_mode():
                 found = run_chunks(on_device(prepare(block), device), told)
-            yield found.float().cpu()
+            yield _as_float32(found)
+
+
+def _as_float32(found: AnyEncoded) -> AnyEncoded:
+    """On the CPU."""
+    if isinstance(found, TokenVectors):
+        return TokenVectors(found.vectors.float().cpu(), found.mask.cpu())  # type: ignore[return-value]
+    return found.float().cpu()  # type: ignore[return-value]
 
 
 def texts_of_chunks(chunks: Chunks) -> list[list[int]]:
-    """For each chunk, which text each of its rows is."""
+    """For each chunk, the index of each row's text."""
     order = torch.argsort(chunks.restore).tolist()
     sizes = [len(chunk["offsets"] if "offsets" in chunk else chunk["attention_mask"]) for chunk in chunks.passes]
     return [order[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]

@@ -35,11 +35,11 @@ from limbeck.matchers.tower import TwoSides
 from limbeck.signals import Signals
 from limbeck.stores.ragged import Ragged
 
-MARKERS = {"query": "[unused0]", "document": "[unused1]"}  # word pieces that no text has, as in Stanford's ColBERT
+MARKERS = {"query": "[unused0]", "document": "[unused1]"}  # word pieces that no text has, as in Stanford's
 
 
 class ColBERTConfig(MatcherConfig):
-    """A vector for each token."""
+    """One vector per token."""
 
     kind: Literal["colbert"] = "colbert"
     dim: int = Field(128, ge=1, le=65536, description="numbers in a token's vector")
@@ -50,11 +50,11 @@ class ColBERTConfig(MatcherConfig):
 
 @architecture
 class ColBERT(EncodingMatcher):
-    """Query and document are encoded apart, token by token; each query token is matched with its best partner."""
+    """Query and document are encoded separately, token by token; each query token is matched with its best partner."""
 
     kind = "colbert"
     config_type = ColBERTConfig
-    model_types = ("MultiVectorEncoder", "ColBERT")  # the second as PyLate writes it
+    model_types = ("MultiVectorEncoder", "ColBERT")  # the second name is PyLate's
 
     def __init__(self, model: MultiVectorEncoder, interaction: Interaction | None = None) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class ColBERT(EncodingMatcher):
         return Signals(scores=self.interaction(prepared, inputs.lists))
 
     def _all_documents(self, inputs: TwoSides, recompute: bool) -> TokenVectors:
-        """The token vectors of all processes' documents."""
+        """The token vectors of the documents of all processes."""
         if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
             return self.tower.token_vectors(inputs.documents, recompute)
         width = self.tower.longest("document")  # the same in every process
@@ -106,7 +106,7 @@ class ColBERT(EncodingMatcher):
 
     @classmethod
     def make_interaction(cls, config: Any) -> Interaction | None:
-        """What scores token vectors in place of MaxSim, in an architecture that is derived from this one."""
+        """The interaction that replaces MaxSim, in a derived architecture."""
         return None
 
     @classmethod
@@ -133,7 +133,7 @@ class ColBERT(EncodingMatcher):
 
 
 def _model(config: ColBERTConfig) -> MultiVectorEncoder:
-    """Tokens, a projection, unit length; punctuation of documents does not count (TCT-ColBERT Sec. 3.1)."""
+    """Tokens, a projection, unit length; punctuation in documents does not count (TCT-ColBERT Sec. 3.1)."""
     transformer = start_transformer(start_of(config), side_lengths(config))
     tokenizer: Any = transformer.tokenizer
     if tokenizer.mask_token is None:
@@ -159,7 +159,7 @@ def _model(config: ColBERTConfig) -> MultiVectorEncoder:
 
 
 def _markers(tokenizer: Any) -> dict[str, str]:
-    """What tells a query from a document: a spare word piece each, or plain text where there are none."""
+    """The markers of queries and documents: a spare word piece each, or plain text if the vocabulary has none."""
     vocabulary = tokenizer.get_vocab()
     if not all(marker in vocabulary for marker in MARKERS.values()):
         return {"query": "[Q] ", "document": "[D] "}

@@ -1,7 +1,7 @@
-"""What a matcher is to be: each architecture has its own config, chosen by `kind`.
+"""Configs of matchers: each architecture has its own, chosen by `kind`.
 
 An architecture is one file: its config, how it is built, loaded and saved, and `@architecture`, which registers it. A
-recipe may name any registered kind, those of other packages included.
+recipe may name any registered kind, including those of other packages.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from limbeck.errors import LimbeckError, did_you_mean
 if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
 
-Layers = int | tuple[int, ...] | str  # the first so many, the numbers of those to keep from 0, or auto
+Layers = int | tuple[int, ...] | str  # the first N layers, a list of layer numbers starting at 0, or auto
 AUTO = re.compile(r"auto(:[1-9]\d{0,2})?")
-TEACHER = "teacher"  # as a start: the weights of the recipe's teacher
-RENAMED = {"start": "init_from", "separate": "untied"}  # keys by their old names, which keep working
+TEACHER = "teacher"  # as `init_from`: the weights of the recipe's teacher
+RENAMED = {"start": "init_from", "separate": "untied"}  # old names of keys, which still work
 DEFAULT_KIND = "dual_encoder"
-BUILT_IN = ("dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder")  # modules of this package
+BUILT_IN = (  # modules of this package
+    "dual_encoder", "cross_encoder", "colbert", "dipair", "poly_encoder", "siamese", "sentence_t5", "virt", "deformer",
+)  # fmt: skip
 
-# Earlier versions had one record for all kinds, and wrote every key of it into recipes and folders. What belongs to
-# another kind is ignored where it has the value that it always had.
+# Earlier versions had one record for all kinds and wrote all its keys into recipes and folders. A key of another kind
+# is ignored if it has its default value.
 FLAT: dict[str, Any] = {
     "pooling": "mean",
     "dropout": 0.0,
@@ -58,11 +60,11 @@ FLAT: dict[str, Any] = {
 
 
 class MatcherConfig(BaseModel):
-    """What matchers of all kinds have: a pretrained transformer to start from, and lengths."""
+    """The keys of all kinds: a pretrained transformer to start from, and lengths."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     hides_tokens: ClassVar[bool] = True  # whether tokens may be hidden from it in training
-    chooses_layers: ClassVar[bool] = False  # whether `layers: auto` can compare what its layers give
+    chooses_layers: ClassVar[bool] = False  # whether `layers: auto` can compare its layers
 
     kind: str
     init_from: str = Field(
@@ -120,17 +122,17 @@ class MatcherConfig(BaseModel):
 
     @property
     def taken_from_teacher(self) -> list[str]:
-        """The keys that name the recipe's teacher."""
+        """The keys that refer to the recipe's teacher."""
         return [name for name in ("init_from", "document") if getattr(self, name, None) == TEACHER]
 
     @property
     def fits_to_reference(self) -> bool:
-        """Whether something of it is fitted to a dual encoder's embeddings before training."""
+        """Whether a part of it is fitted to a dual encoder's embeddings before training."""
         return isinstance(self.layers, str) or bool(getattr(self, "align", False))
 
     @property
     def shows(self) -> frozenset[str]:
-        """The signals that such a matcher can show."""
+        """The signals that such a matcher can compute."""
         return frozenset({"scores"})
 
     @property
@@ -140,11 +142,11 @@ class MatcherConfig(BaseModel):
 
     @property
     def text_count(self) -> int | None:
-        """Texts that it reads in a pair; None where further texts are joined to the second."""
+        """The number of texts in a pair; None if further texts are joined to the second."""
         return None
 
     def flat(self) -> dict[str, Any]:
-        """The config as earlier versions wrote it; stores are keyed by that."""
+        """The config in the form of earlier versions, which stores use as their key."""
         names = {new: old for old, new in RENAMED.items()}
         values: dict[str, Any] = {"kind": self.kind} | FLAT | self.model_dump()
         return {names.get(key, key): value for key, value in values.items()}
@@ -160,13 +162,13 @@ ArchitectureType = TypeVar("ArchitectureType", bound="type[Matcher]")
 
 
 def architecture(kind: ArchitectureType) -> ArchitectureType:
-    """Register an architecture, so that recipes can name its kind and folders of it load."""
+    """Register an architecture, so that recipes can name its kind and its folders can be loaded."""
     ARCHITECTURES[kind.kind] = kind
     return kind
 
 
 def architectures() -> dict[str, type[Matcher]]:
-    """All of them by kind, those of this package first."""
+    """All architectures by kind, those of this package first."""
     for name in BUILT_IN:
         import_module(f"limbeck.matchers.{name}")
     from limbeck.plugins import load_plugins
@@ -189,7 +191,7 @@ def matcher_config(kind: str = DEFAULT_KIND, **options: Any) -> MatcherConfig:
 
 
 def _of_its_kind(given: Any, _: Any) -> MatcherConfig:
-    """Validate a mapping by the config of the kind that it names."""
+    """Validate a mapping with the config of its kind."""
     if isinstance(given, MatcherConfig):
         return given
     if not isinstance(given, dict):
@@ -203,7 +205,7 @@ def _of_its_kind(given: Any, _: Any) -> MatcherConfig:
 
 
 def _refuse_keys_of_other_kinds(config: type[MatcherConfig], keys: Iterable[str]) -> None:
-    """A key that another kind has is not unknown: say whose it is."""
+    """The error for a key that belongs to another kind: name that kind."""
     for key in keys:
         owners = [kind for kind, found in architectures().items() if key in found.config_type.model_fields]
         if owners:

@@ -28,6 +28,7 @@ from limbeck.matchers.own_modules import load_own_modules
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.segments import SegmentPooling
+from limbeck.matchers.splitting import USUAL
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import describe
 from limbeck.signals import TOKEN_SIGNALS, Signals
@@ -188,7 +189,7 @@ class CrossEncoder(Matcher):
         joined = [(pair[0], self._joined(pair[1:])) for pair in pairs]
 
         def prepare(block: list[tuple[str, str]]) -> Chunks:
-            return prepare_chunks(block, self._preprocess, batch_size)
+            return prepare_chunks(block, self._preprocess, budget=batch_size * USUAL)
 
         return torch.cat(list(inferred(self, joined, prepare, self._run, "Scoring pairs"))).numpy()
 

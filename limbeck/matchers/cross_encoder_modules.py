@@ -1,4 +1,4 @@
-"""The modules of a cross-encoder, from its config: a transformer, how its states are pooled, a head if it has one."""
+"""The modules of a cross-encoder, from its config: a transformer, a pooling, and a head if it has one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from limbeck.matchers.starts import go_on, learnt_parts, start_of
 def modules_of(config: Any) -> list[nn.Module]:
     if config.pooling in APART:
         transformer = _joint(config) if config.pooling == "segments" or config.across is not None else _plain(config)
-        transformer.model.config.num_labels = 1  # where the library looks for the number of outputs
+        transformer.model.config.num_labels = 1  # the library reads the number of outputs here
         return [transformer, _dual_pooling(config, transformer)]
     transformer = _plain(config)
     width = transformer.get_embedding_dimension()
@@ -48,7 +48,7 @@ def _dual_pooling(config: Any, transformer: Transformer) -> nn.Module:
 
 
 def _segment_pooling(config: Any) -> SegmentPooling:
-    """As the start has learnt it, if it has; an offset that the start lacks is new."""
+    """The scale and offset of the start, if it has them; an offset that it lacks is new."""
     learnt = [module for module in learnt_parts(config) if isinstance(module, SegmentPooling)]
     if learnt and (config.offset is None or learnt[0].offset is not None):
         return learnt[0]

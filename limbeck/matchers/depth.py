@@ -1,6 +1,6 @@
 """Which layers of a pretrained transformer a matcher keeps.
 
-The last layers of a model hold its geometry and the first its words, so a shallow student does better with both ends
+The last layers of a model contain its geometry and the first its words, so a shallow student is better with both ends
 (`[0, 5]` of six) than with the first two.
 """
 
@@ -16,13 +16,13 @@ from limbeck.matchers.config import Layers
 
 
 def layers_to_load(layers: Layers) -> int:
-    """How many of the first layers have to be read from disk."""
+    """How many of the first layers must be read from disk."""
     assert not isinstance(layers, str)
     return layers if isinstance(layers, int) else max(layers) + 1
 
 
 def refuse_absent_layers(layers: Layers, there: int, name: str) -> None:
-    """The library would fill layers that a checkpoint lacks with noise."""
+    """Refuse layers that a checkpoint does not have; the library would initialise them at random."""
     if isinstance(layers, str):
         raise LimbeckError(f"layers={layers} is chosen by a run, on texts; give a number of layers or a list")
     if isinstance(layers, int) and layers > there:
@@ -33,7 +33,7 @@ def refuse_absent_layers(layers: Layers, there: int, name: str) -> None:
 
 
 def keep_layers(model: nn.Module, kept: Sequence[int]) -> None:
-    """Drop all layers but `kept` from a transformer that was loaded whole, and say so in its configuration."""
+    """Drop all layers except `kept` from a transformer that was loaded completely, and update its configuration."""
     config: Any = model.config
     owner, name = _stack(model, config.num_hidden_layers)
     stack = getattr(owner, name)
@@ -45,14 +45,14 @@ def keep_layers(model: nn.Module, kept: Sequence[int]) -> None:
             if hasattr(module, "layer_idx"):
                 module.layer_idx = number
     whole = config.num_hidden_layers
-    for key, value in list(vars(config).items()):  # settings of single layers, e.g. layer_types
+    for key, value in list(vars(config).items()):  # settings per layer, e.g. layer_types
         if isinstance(value, list) and len(value) == whole and key.startswith("layer"):
             setattr(config, key, [value[number] for number in kept])
     config.num_hidden_layers = len(kept)
 
 
 def _stack(model: nn.Module, count: int) -> tuple[nn.Module, str]:
-    """The module that holds the list of layers, and the name of the list there."""
+    """The module with the list of layers, and the name of the list."""
     for module in model.modules():
         for name, child in module.named_children():
             if isinstance(child, nn.ModuleList) and len(child) == count:

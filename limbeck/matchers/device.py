@@ -1,4 +1,4 @@
-"""Where tensors live: models are on the device that was chosen, and batches follow the model that reads them."""
+"""Devices: models are on the chosen device, and batches are moved to the model that reads them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def chosen_device(name: str | None = None) -> torch.device:
-    """The device that models run on: the one that is named or was asked for, else a GPU if CUDA sees one, else the CPU.
+    """The device for models: the named or requested one, otherwise a GPU if CUDA sees one, otherwise the CPU.
 
-    Each process that `torchrun` started has a GPU of its own.
+    Each process that `torchrun` started has its own GPU.
     """
     found = check_device_name(name) if name is not None else asked_device()
     device = torch.device(found or ("cuda" if torch.cuda.is_available() else "cpu"))

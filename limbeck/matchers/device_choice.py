@@ -1,7 +1,7 @@
-"""Which device models are asked to run on. This half needs no torch, so that a mistyped name is reported at once.
+"""The requested device for models. This module needs no torch, so that a mistyped name is reported at once.
 
 The first of these that is given decides: `device=` of a function or `--device` of a command; the `device` of a recipe;
-LIMBECK_DEVICE; a GPU, where CUDA sees one; the CPU. Apple's `mps` is used only where it is asked for.
+LIMBECK_DEVICE; a GPU if CUDA sees one; the CPU. Apple's `mps` is only used if you ask for it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _asked: ContextVar[str | None] = ContextVar("limbeck_device", default=None)
 
 
 def check_device_name(name: str, source: str = "device") -> str:
-    """Refuse what names no device; whether the device exists is checked by `chosen_device`."""
+    """Refuse a name that is not a device; `chosen_device` checks whether the device exists."""
     if not re.fullmatch(NAMES, name):
         raise LimbeckError(f"{source} {name!r}: is not a device; use cpu, cuda, cuda:1 or mps")
     return name
 
 
 def asked_device() -> str | None:
-    """The device that was asked for, if any was."""
+    """The requested device, if any."""
     asked = _asked.get()
     if asked is not None:
         return asked
@@ -42,7 +42,7 @@ def asked_device() -> str | None:
 
 @contextmanager
 def using_device(name: str | None) -> Iterator[None]:
-    """Run the models inside the block on a device; None leaves the choice as it is."""
+    """Run the models inside the block on a device; None does not change the choice."""
     token = _asked.set(check_device_name(name) if name is not None else _asked.get())
     try:
         yield
@@ -51,7 +51,7 @@ def using_device(name: str | None) -> Iterator[None]:
 
 
 def restoring_device(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function call `use_recipe_device` for the rest of its run."""
+    """Allow a function to call `use_recipe_device` for the rest of its run."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -62,5 +62,5 @@ def restoring_device(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def use_recipe_device(name: str | None) -> None:
-    """Run models on a recipe's device, unless a caller asked for another; only inside `restoring_device`."""
+    """Run models on a recipe's device, unless a caller requested another; only inside `restoring_device`."""
     _asked.set(_asked.get() or name)

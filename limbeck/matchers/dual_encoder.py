@@ -55,7 +55,7 @@ SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, 
 
 
 class DualEncoderConfig(MatcherConfig):
-    """Query and document are encoded apart into one vector each."""
+    """Query and document are encoded separately into one vector each."""
 
     chooses_layers = True
 
@@ -128,7 +128,7 @@ class DualEncoderConfig(MatcherConfig):
 
 @architecture
 class DualEncoder(EncodingMatcher):
-    """Query and document are encoded apart; their vectors meet in a dot product or a cosine."""
+    """Query and document are encoded separately; their vectors are compared with a dot product or a cosine."""
 
     kind = "dual_encoder"
     shows = SCORES | TEXT_SIGNALS | TOKENS
@@ -142,7 +142,7 @@ class DualEncoder(EncodingMatcher):
             raise LimbeckError(f"a dual encoder with {similarity} similarity is not supported; use dot or cosine")
         self.similarity = similarity
         self.tower = Tower(model)
-        self.fixed_documents = False  # whether the document tower is another model's and is never trained
+        self.fixed_documents = False  # whether the document tower belongs to another model and is never trained
         self._interaction = interaction or SIMILARITIES[similarity]()
 
     @property
@@ -165,7 +165,7 @@ class DualEncoder(EncodingMatcher):
         return replace(self.tower.prepare_batch(queries_alone, chunk), known_documents=known)
 
     def train(self, mode: bool = True) -> DualEncoder:
-        """A document tower that is never trained stays in evaluation mode: what is stored of it has no dropout."""
+        """Keep a frozen document tower in evaluation mode: its stored vectors have no dropout."""
         super().train(mode)
         if self.fixed_documents:
             for module in self.tower.route("document"):
@@ -177,7 +177,7 @@ class DualEncoder(EncodingMatcher):
         return self.encoded is not None
 
     def read_outputs_from(self, stored: Callable[[list[str], int], np.ndarray] | None) -> None:
-        """Take documents' vectors from `stored` instead of the tower, which must be the one that made them."""
+        """Take document vectors from `stored` instead of the tower; they must come from the same tower."""
         self.encoded = stored
 
     def forward(self, inputs: TwoSides, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
@@ -204,13 +204,13 @@ class DualEncoder(EncodingMatcher):
         return self.interaction(prepared, lists)
 
     def _restored(self, masked: list[Chunks], recompute: bool) -> Tensor:
-        """Logits [M, vocabulary] at what was masked in each part of the batch, one part after the other."""
+        """Logits [M, vocabulary] at the masked tokens of each part of the batch, one part after the other."""
         head = self.token_head
         chunks = [self.tower.token_logits(part, head, recompute) for part in masked]
         return torch.cat([*chain.from_iterable(chunks)])
 
     def add_token_head(self, seed: int) -> None:
-        """One head for both sides; a side with a tower of its own still decodes by its own token embeddings."""
+        """One head for both sides; a side with its own tower still decodes with its own token embeddings."""
         first = self.tower.transformer("query")
         if isinstance(first, StaticEmbedding):
             raise LimbeckError("masked_lm: a static encoder has no token states to restore from; drop it")
@@ -255,7 +255,7 @@ class DualEncoder(EncodingMatcher):
     def align(
         self, texts: Sequence[Sequence[str]], targets: Sequence[np.ndarray], reference: Matcher, seed: int = 0
     ) -> list[float]:
-        """A static tower gets its token vectors, another tower a linear map."""
+        """A static tower gets token vectors, another tower a linear map."""
         positions = self.trained_positions
         if isinstance(self.tower.transformer("query"), StaticEmbedding):
             return fit_towers(self, positions, texts, targets, reference, seed)
@@ -286,15 +286,15 @@ class DualEncoder(EncodingMatcher):
 
     @classmethod
     def make_interaction(cls, config: Any) -> Interaction | None:
-        """What scores vectors in place of dot and cosine, in an architecture that is derived from this one."""
+        """The interaction that replaces dot and cosine, in a derived architecture."""
         return None
 
     def configuration(self) -> dict[str, Any]:
         return self.tower.configuration() | {"similarity": self.similarity} | own_facts(self)
 
     def identity(self, position: int | None = None) -> dict[str, Any]:
-        """Of one side, it is that of the plain model that has this side's modules: a student whose document tower is
-        its teacher's has its teacher's document vectors.
+        """For one side, the identity of a plain model with the modules of this side: a student with its teacher's
+        document tower has its teacher's document vectors.
         """
         if position is None or not isinstance(self.tower.model[0], Router):
             return super().identity()
@@ -314,7 +314,7 @@ class DualEncoder(EncodingMatcher):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> DualEncoder:
-        """Load a sentence-transformers folder or hub name; no code of the model's own is run."""
+        """Load a sentence-transformers folder or hub name, without running code from the model."""
 
         def make(folder: str) -> DualEncoder:
             model = load_tct(folder) or SentenceTransformer(folder, device="cpu", **HERE_ONLY)

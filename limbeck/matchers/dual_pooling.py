@@ -1,15 +1,15 @@
-"""Dual pooling: a proxy of the query and a proxy of the document out of one joint pass (EmbedDistill Sec. 4.2, App. B).
+"""Dual pooling: a query proxy and a document proxy from one joint pass (EmbedDistill Sec. 4.2, App. B).
 
     special     query: the final state of [CLS];  document: the final state of the last [SEP]
     weighted    of each text: sum of its tokens' final states / sqrt(number of its tokens)
 
-The score is the inner product of the two proxies. Nothing is learnt behind the transformer, so the states themselves
-have to carry what the score needs, and a dual encoder can be matched to them.
+The score is the inner product of the two proxies. There are no learnt modules after the transformer, so the states
+themselves must contain what the score needs, and a dual encoder can be matched to them.
 
-The paper leaves two things open in `weighted`. The length is that of the text, not of the whole sequence; and special
-tokens belong to no text (App. B tells query, document and special tokens apart).
+The paper leaves two things open for `weighted`. Here the length is that of the text, not of the whole sequence, and
+special tokens belong to neither text (App. B distinguishes query, document and special tokens).
 
-sentence-transformers has no such module, so a folder of this kind loads here only.
+sentence-transformers has no such module, so only Limbeck can load a folder of this kind.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.matchers.quiet import quiet
 
 POOLINGS = ("special", "weighted")
-APART = ("segments", *POOLINGS)  # all poolings that leave a vector of each text; segments.py has the first
-QUERY, DOCUMENT = "query_proxies", "document_proxies"  # what poolings leave in a model's features: [pairs, dim]
+APART = ("segments", *POOLINGS)  # all poolings with one vector per text; the first is in segments.py
+QUERY, DOCUMENT = "query_proxies", "document_proxies"  # names in a model's features: [pairs, dim]
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """The tokens that a tokenizer puts around two texts: [CLS] first [SEP] second [SEP], by whatever names."""
+    """The special tokens that a tokenizer puts around two texts: [CLS] first [SEP] second [SEP]; names may differ."""
 
     start: int | None
     separator: int
 
     @classmethod
     def of(cls, tokenizer: Any, pooling: str, name: str) -> Boundaries:
-        """Found by tokenising a pair; `name` is the model's, for a tokenizer that cannot serve `pooling`."""
+        """Find them by tokenising a pair. Errors name the model (`name`) if its tokenizer does not fit `pooling`."""
         with quiet():
             ids = tokenizer("a", "a")["input_ids"]
             starts = {tokenizer.cls_token_id, tokenizer.bos_token_id} - {None}
@@ -59,7 +59,7 @@ def _refused(pooling: str, name: str, problem: str) -> LimbeckError:
 class DualPooling(Module):
     """scores = <proxy query, proxy document>, both pooled from the states of one pass over the pair."""
 
-    config_keys: list[str] = ["pooling"]  # noqa: RUF012 (as the library declares it)
+    config_keys: list[str] = ["pooling"]  # noqa: RUF012 (declared as in the library)
 
     def __init__(self, pooling: str, boundaries: Boundaries) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class DualPooling(Module):
         return features
 
     def _special(self, features: dict[str, Any], states: Tensor) -> tuple[Tensor, Tensor]:
-        """By token, not by mask: a token that is hidden from the others in training still reads them."""
+        """Select by token, not by mask: a token that is hidden from others in training can still read them."""
         ids = features["input_ids"]
         first = (ids == self.boundaries.start).int().argmax(dim=1)
         last = ids.shape[1] - 1 - (ids == self.boundaries.separator).int().flip(1).argmax(dim=1)
@@ -83,7 +83,7 @@ class DualPooling(Module):
         ids = features["input_ids"]
         separator = ids == self.boundaries.separator
         in_second = features.get("token_type_ids")
-        if in_second is None or not in_second.any():  # tokenizers without types: what follows the first [SEP]
+        if in_second is None or not in_second.any():  # tokenizers without types: everything after the first [SEP]
             in_second = separator.cumsum(dim=1) - separator.int() > 0
         words = features["attention_mask"].bool() & ~separator
         if self.boundaries.start is not None:
@@ -103,6 +103,6 @@ class DualPooling(Module):
 
 
 def _by_root(states: Tensor, words: Tensor) -> Tensor:
-    """sum / sqrt(count) of the states [pairs, tokens, dim] at `words` [pairs, tokens]; zeros for a text without any."""
+    """sum / sqrt(count) of the states [pairs, tokens, dim] at `words` [pairs, tokens]; zeros for an empty text."""
     own = words.unsqueeze(-1).to(states.dtype)
     return (states * own).sum(dim=1) / own.sum(dim=1).clamp(min=1).sqrt()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 from transformers import PreTrainedModel
 
 
 def encoders(matcher: nn.Module) -> list[PreTrainedModel]:
-    """Each of them once; for a model with a classifier, the part before the classifier."""
-    found = [module.base_model for module in matcher.modules() if isinstance(module, PreTrainedModel)]
-    return list(dict.fromkeys(found))
+    """Each of them once: the outermost, and of a model with a classifier the part before it."""
+    found: list[Any] = [module.base_model for module in matcher.modules() if isinstance(module, PreTrainedModel)]
+    inner = {part for each in found for part in each.modules() if part is not each}
+    return [each for each in dict.fromkeys(found) if each not in inner]
 
 
 def pooled_by_its_owner(matcher: nn.Module, encoder: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""A matcher that encodes each text by itself, and scores pairs of encodings: every student."""
+"""A matcher that encodes each text separately and scores pairs of encodings: all students are of this type."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from limbeck.matchers.pair_scorer import PairScorer
 
 
 class EncodingMatcher(Matcher):
-    """Texts are encoded apart; an interaction scores what is kept of them."""
+    """Texts are encoded separately; an interaction scores their encodings."""
 
-    encoded: Callable[[list[str], int], np.ndarray] | None = None  # while its encoder is frozen: stored outputs
+    encoded: Callable[[list[str], int], np.ndarray] | None = None  # stored outputs, while its encoder is frozen
 
     @property
     @abstractmethod
@@ -27,7 +27,7 @@ class EncodingMatcher(Matcher):
 
     @abstractmethod
     def encoding(self, position: int) -> Encoding:
-        """What is kept of texts at a position."""
+        """The form of the encodings of texts at a position."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> Vectors:
@@ -38,15 +38,15 @@ class EncodingMatcher(Matcher):
         return self.interaction.outputs
 
     def columns(self, pairs: Sequence[tuple[str, ...]]) -> list[list[str]]:
-        """The texts of pairs at each position. By default a pair has two: further ones are joined to the second."""
+        """The texts of pairs at each position. By default a pair has two: further texts are joined to the second."""
         return [[pair[0] for pair in pairs], [" ".join(pair[1:]) for pair in pairs]]
 
     def encode_query(self, texts: Sequence[str] | str, batch_size: int = 32) -> Any:
-        """The encodings of queries, the first texts of pairs; of one text, its own."""
+        """The encodings of queries, the first texts of pairs; for a single text, its own."""
         return self._encode(texts, 0, batch_size)
 
     def encode_document(self, texts: Sequence[str] | str, batch_size: int = 32) -> Any:
-        """The encodings of documents, the second texts of pairs; of one text, its own."""
+        """The encodings of documents, the second texts of pairs; for a single text, its own."""
         return self._encode(texts, 1, batch_size)
 
     def _encode(self, texts: Sequence[str] | str, position: int, batch_size: int) -> Any:
@@ -56,7 +56,7 @@ class EncodingMatcher(Matcher):
         return self.encode(texts, position, batch_size)
 
     def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
-        """Each distinct text is encoded once; then pairs cost the interaction alone."""
+        """Encode each distinct text once; after that a pair only costs the interaction."""
         require_pairs(pairs, batch_size)
         if not len(pairs):
             return np.zeros((0,) if self.outputs == 1 else (0, self.outputs), dtype=np.float32)
@@ -76,9 +76,9 @@ class EncodingMatcher(Matcher):
 
 
 def encodes_apart(matcher: object) -> TypeGuard[EncodingMatcher]:
-    """Whether texts are encoded before they meet, so that encodings can be stored; a cross-encoder's are not.
+    """Whether texts are encoded separately, so that encodings can be stored; not so for a cross-encoder.
 
-    Anything with the same methods counts: a wrapper, or a matcher from elsewhere that has `score` alone and does not.
+    Anything with the same methods counts, such as a wrapper; a matcher from elsewhere that only has `score` does not.
     """
     encoding = getattr(matcher, "encoding", None)
     return encoding is not None and encoding(0) is not None

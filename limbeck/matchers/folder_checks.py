@@ -1,7 +1,7 @@
-"""What a model folder must be before any library opens it: data only, and all of it there.
+"""Checks of a model folder before any library opens it: it must contain only data, and be complete.
 
-The libraries below import classes and call functions that a configuration names, and read pickles. So every name is
-compared with a list first. A folder may hold other files; what no library would read is not looked at.
+The libraries import classes and call functions that a configuration names, and read pickles. So every name is first
+compared with a list. A folder may contain other files; files that no library reads are not checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from limbeck.file_list import NAME, read_list, require_as_listed
 
 Part = tuple[str, Path]  # a module's class and its folder
 
-OWN_CONFIG = "limbeck.json"  # of kinds that sentence-transformers does not have
+OWN_CONFIG = "limbeck.json"  # configuration of kinds that sentence-transformers does not have
 SAVE_AGAIN = "download or copy the folder again, or save the model again"
 CONVERT = (
     "convert it once, where you trust it: load it with sentence-transformers (or transformers and its tokenizer) and "
@@ -50,18 +50,18 @@ LOADED = ("model.safetensors", "model.safetensors.index.json")
 ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flex_attention")
 TASKS = ("feature-extraction", "sequence-classification", "text-generation")
 OUTPUTS = ("last_hidden_state", "logits")
-# What a configuration may pass on to the libraries' loaders: no paths, no revisions, nothing about pickles or code.
+# What a configuration may pass to the libraries' loaders: no paths, no revisions, nothing about pickles or code.
 PASSED = {
     "model": ("torch_dtype", "dtype", "attn_implementation", "add_pooling_layer"),
     "processor": ("model_max_length", "padding_side", "truncation_side", "use_fast", "do_lower_case"),
     "config": (),
 }
 COUNTS = re.compile(r"(n|num)_(hidden_|attention_|decoder_)?(layers?|heads?)|(en|de)coder_(layers|attention_heads)")
-MOST = 1000  # layers or heads; a library would build whatever number it reads
+MOST = 1000  # layers or heads; a library would build any number
 
 
 def check_folder(folder: str | Path) -> None:
-    """Refuse a folder that names code, has pickled weights or lacks a part, in one line."""
+    """Refuse a folder that names code, has pickled weights or is incomplete."""
     folder = Path(folder)
     _check_list(folder)
     check_settings(folder)
@@ -71,7 +71,7 @@ def check_folder(folder: str | Path) -> None:
 
 
 def _check_list(folder: Path) -> None:
-    """A folder that Limbeck saved is as it was saved."""
+    """Require that a folder saved by Limbeck has not changed."""
     remedy = f"copy the model again; if you changed it on purpose, delete {NAME}"
     listed = read_list(folder, remedy)
     if listed is not None:
@@ -79,7 +79,7 @@ def _check_list(folder: Path) -> None:
 
 
 def check_settings(folder: Path) -> None:
-    """The checks of everything but the weights, for a model whose weights are still to be downloaded."""
+    """The checks of everything except the weights, for a model whose weights are not downloaded yet."""
     _check_description(folder)
     for kind, place in parts(folder):
         if kind == "Transformer":
@@ -91,7 +91,7 @@ def check_settings(folder: Path) -> None:
 
 
 def parts(folder: Path) -> Iterator[Part]:
-    """The modules of a folder with the folders that they lie in, those of a router one by one."""
+    """The modules of a folder with their folders; the modules of a router are listed one by one."""
     listing, own = folder / "modules.json", (folder / OWN_CONFIG).exists()
     if own:
         _json(folder / OWN_CONFIG, dict)
@@ -105,7 +105,7 @@ def parts(folder: Path) -> Iterator[Part]:
 
 
 def has_transformer(folder: str | Path) -> bool:
-    """Whether any module of a folder is a transformer, whose weights transformers reports on."""
+    """Whether a module of a folder is a transformer, for which transformers reports on its weights."""
     return any(kind == "Transformer" for kind, _ in parts(Path(folder)))
 
 
@@ -124,7 +124,7 @@ def _part(kind: str, place: Path) -> Iterator[Part]:
 
 
 def _known(kind: Any, listing: Path) -> str:
-    """The short name of a module's class, if it is one that may be loaded."""
+    """The short name of a module's class, if it may be loaded."""
     if isinstance(kind, str) and kind in OTHERS:
         return OTHERS[kind]
     found = THEIRS.fullmatch(kind) if isinstance(kind, str) else None
@@ -140,7 +140,7 @@ def _inside(folder: Path, path: str, listing: Path) -> Path:
 
 
 def _check_description(folder: Path) -> None:
-    """The file that says which kind of model this is."""
+    """The file that gives the kind of the model."""
     place = folder / "config_sentence_transformers.json"
     if not place.exists():
         return
@@ -162,7 +162,7 @@ def _check_transformer(place: Path) -> None:
 
 
 def _check_no_code(place: Path) -> None:
-    """No file that a loader reads may point to Python code."""
+    """Refuse a file that a loader reads and that points to Python code."""
     for file in _files(place, "*.json"):
         if file.name in ("tokenizer.json", "vocab.json", "modules.json") or file.name.endswith(".index.json"):
             continue
@@ -210,7 +210,7 @@ def _check_config(file: Path) -> None:
 
 
 def _check_settings(place: Path) -> None:
-    """How sentence-transformers runs the transformer."""
+    """Check how sentence-transformers runs the transformer."""
     for file in _files(place, "sentence_*_config.json"):
         values = _json(file, dict)
         if values.get("tokenizer_name_or_path"):
@@ -236,7 +236,7 @@ def _check_dense(place: Path) -> None:
 
 
 def _check_weights(place: Path) -> None:
-    """Weights are safetensors: a pickle can run code when it is read."""
+    """Require safetensors weights: a pickle can run code when it is read."""
     found = next((place / name for name in LOADED if (place / name).exists()), None)
     if found is not None:
         for file in _shards(found) if found.name == LOADED[1] else [found]:
@@ -261,7 +261,7 @@ def _shards(index: Path) -> list[Path]:
 
 
 def _check_readable(file: Path) -> None:
-    """The libraries call a file that may not be read missing."""
+    """Require that a file is readable; the libraries would call an unreadable file missing."""
     if not file.is_file():
         raise bad_input(file, "is not a file" if file.exists() else "no such file", SAVE_AGAIN)
     try:
@@ -276,7 +276,7 @@ def _files(place: Path, pattern: str) -> list[Path]:
 
 
 def _json(file: Path, kind: type | None = None) -> Any:
-    """A file's value; whatever is wrong with it becomes one line."""
+    """The value of a file; any problem becomes a one-line error."""
     _check_readable(file)
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
@@ -288,5 +288,5 @@ def _json(file: Path, kind: type | None = None) -> Any:
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """A configuration file of a model; nothing where there is none."""
+    """A configuration file of a model; empty if it does not exist."""
     return _json(file, dict) if file.exists() else {}

@@ -1,4 +1,4 @@
-"""Encodings of all processes, with gradients: every query can meet every document of the whole batch."""
+"""Gather the encodings of all processes, with gradients, so that every query can use all documents of the batch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from limbeck.matchers.encoding import Encoded, TokenVectors, join_texts
 
 
 class _Gather(torch.autograd.Function):
@@ -26,20 +28,20 @@ class _Gather(torch.autograd.Function):
 
 
 def share(count: int, rank: int, world: int) -> slice:
-    """The rows of `count` that process `rank` of `world` takes: as even as can be, in order."""
+    """The rows of `count` for process `rank` of `world`: evenly divided, in order."""
     return slice(count * rank // world, count * (rank + 1) // world)
 
 
 def zero_of(module: nn.Module) -> Tensor | float:
-    """A zero that hangs on the module's weights: a process without texts takes part in the gradient all the same, or
-    the others would wait for it. A frozen module has no gradient.
+    """A zero that depends on the module's weights. It lets a process without texts take part in the gradient exchange,
+    because the other processes would wait for it. A frozen module has no gradient.
     """
     free = next((parameter for parameter in module.parameters() if parameter.requires_grad), None)
     return 0.0 if free is None else free.sum() * 0
 
 
 def gather_rows(rows: Tensor, count: int) -> Tensor:
-    """Put the processes' shares of `count` rows together; in a single process, the rows as they are."""
+    """Join the processes' shares of `count` rows; in a single process, return the rows unchanged."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return rows
     world = dist.get_world_size()
@@ -49,3 +51,16 @@ def gather_rows(rows: Tensor, count: int) -> Tensor:
     everyone = _Gather.apply(padded)
     keep = torch.cat([torch.arange(size) + rank * widest for rank, size in enumerate(sizes)])
     return everyone[keep.to(rows.device)]
+
+
+def gather_texts(encoded: Encoded, count: int, longest: int) -> Encoded:
+    """Put the processes' encodings of `count` texts together; `longest` is the same in every process."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return encoded
+    if isinstance(encoded, Tensor):
+        return gather_rows(encoded.flatten(1), count).view(count, *encoded.shape[1:])
+    own = join_texts([encoded], longest)
+    rows = torch.cat([own.vectors.float().flatten(1), own.mask.float()], dim=1)
+    everyone = gather_rows(rows, count)
+    vectors = everyone[:, :-longest].view(count, longest, own.vectors.shape[-1])
+    return TokenVectors(vectors, everyone[:, -longest:].detach() > 0.5)

@@ -1,7 +1,7 @@
-"""Choosing which layers of a pretrained model a shallow student keeps, by what their outputs can still say.
+"""Choose which layers of a pretrained model a shallow student keeps, by the information in their outputs.
 
 A subset is good if a linear map of its pooled outputs comes close to the whole model's embeddings, on texts that the
-map was not fitted to. That takes seconds for each subset, and no training.
+map was not fitted to. This takes seconds for each subset and needs no training.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.alignment import fit_map
 from limbeck.progress import progress
 
-FEW = 20  # subsets that are tried one by one; of more, layers are dropped one at a time
+FEW = 20  # at most this many subsets are all tried; otherwise layers are dropped one at a time
 Judge = Callable[[tuple[int, ...]], float]
 
 
 def wanted_layers(text: str, there: int, name: str) -> int:
-    """How many of the layers of the model `name` are asked for by `auto` (a third of them) or `auto:2`."""
+    """How many layers of the model `name` to keep for `auto` (a third of them) or `auto:2`."""
     count = int(text.partition(":")[2] or max(1, round(there / 3)))
     if count > there:
         raise LimbeckError(f"layers={text}: {name} has {there} layers; ask for at most auto:{there}")
@@ -29,7 +29,7 @@ def wanted_layers(text: str, there: int, name: str) -> int:
 
 
 def choose_layers(there: int, count: int, judge: Judge) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
-    """The best `count` of `there` layers by `judge`, and what it said of each subset that was tried."""
+    """The best `count` of `there` layers by `judge`, and the value of each subset that was tried."""
     found: dict[tuple[int, ...], float] = {}
     if comb(there, count) <= FEW:
         _try(list(combinations(range(there), count)), judge, found)
@@ -50,7 +50,7 @@ def _try(subsets: Sequence[tuple[int, ...]], judge: Judge, found: dict[tuple[int
 
 
 def closeness(outputs: np.ndarray, targets: np.ndarray, seed: int = 0) -> float:
-    """The mean cosine of linearly mapped outputs to the targets, on held-out texts."""
+    """The mean cosine between linearly mapped outputs and the targets, on held-out texts."""
     return fit_map(outputs, targets, seed).cosine
 
 

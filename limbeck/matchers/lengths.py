@@ -1,4 +1,4 @@
-"""Fewer tokens than a matcher was made to read: what would it lose, and how much faster would it be?"""
+"""Limit the tokens that a matcher reads, to measure the loss in quality and the gain in speed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.cross_encoder import CrossEncoder
-from limbeck.matchers.dipair import DiPair
 from limbeck.matchers.dual_encoder import DualEncoder
+from limbeck.matchers.head_matcher import HeadMatcher
 from limbeck.matchers.segments import JointTransformer
 from limbeck.matchers.static import truncate
 
 
 def shorten(matcher: Matcher, query: int, document: int) -> None:
-    """Let a matcher read at most so many tokens of each text, special ones included.
+    """Make a matcher read at most so many tokens of each text, including special tokens.
 
-    A cross-encoder that reads both texts as one sequence gets their sum, and takes from the longer text what is too
-    much. No matcher reads more than it did.
+    A cross-encoder that reads both texts as one sequence gets the sum of both and truncates the longer text. A limit
+    can only be lowered.
     """
-    if isinstance(matcher, DiPair):
+    if isinstance(matcher, HeadMatcher):
         matcher.shorten(query, document)
     if isinstance(matcher, DualEncoder):
         _shorten_static(matcher, query, document)
@@ -40,7 +40,7 @@ def shorten(matcher: Matcher, query: int, document: int) -> None:
 
 
 def _shorten_static(matcher: DualEncoder, query: int, document: int) -> None:
-    """One table for both sides reads as much as the longer of them."""
+    """If both sides share a table, both read up to the larger limit."""
     parts = [matcher.tower.transformer(side) for side in SIDES]
     for part, own in zip(parts, (query, document), strict=True):
         if isinstance(part, StaticEmbedding):

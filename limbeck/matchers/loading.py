@@ -18,10 +18,10 @@ from limbeck.matchers.names import local_folder
 
 
 def load(name: str | Path, revision: str | None = None, bf16: bool = False, device: str | None = None) -> Matcher:
-    """The matcher in a folder, in a run's directory or under a hub name; its files say which architecture it is.
+    """The matcher in a folder, in a run's directory or on the hub; its files determine the architecture.
 
-    With `bf16` its transformer computes in bfloat16. Without a `device` it goes where LIMBECK_DEVICE says, else to a
-    GPU if there is one, else to the CPU.
+    With `bf16` its transformer computes in bfloat16. Without a `device`, LIMBECK_DEVICE decides; otherwise it uses a
+    GPU if there is one, or the CPU.
 
     >>> import limbeck as lb
     >>> model = lb.load("runs/mine")
@@ -29,9 +29,9 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False, devi
     >>> sorted(position for position, score in ranking)
     [0, 1]
     """
-    with suppress(LimbeckError, OSError):  # a place that cannot be written has nothing to recover
+    with suppress(LimbeckError, OSError):  # if the folder cannot be written, there is nothing to recover
         put_back_directory(Path(str(name)).expanduser())
-    folder = model_folder(local_folder(name, revision))  # a run directory means its student
+    folder = model_folder(local_folder(name, revision))  # for a run directory, its student
     with using_device(device):
         matcher = architecture_in(folder).from_pretrained(folder)
     matcher.folder = Path(folder)
@@ -39,7 +39,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False, devi
 
 
 def model_folder(name: str | Path) -> Path:
-    """Where the files of a model lie that is named by its folder or its run directory."""
+    """The folder with the files of a model, given its folder or its run directory."""
     folder = Path(str(name)).expanduser()
     return folder / "student" if not (folder / "config.json").exists() and _is_model(folder / "student") else folder
 
@@ -49,7 +49,7 @@ def _is_model(folder: Path) -> bool:
 
 
 def architecture_in(folder: Path) -> type[Matcher]:
-    """What the files say; a plain transformers folder tells by its architecture."""
+    """The kind of a model, from its files; for a plain transformers folder, from its architecture."""
     if not folder.is_dir():
         raise LimbeckError(f"{folder}: is not a folder; give a model's folder or a hub name")
     known = architectures()

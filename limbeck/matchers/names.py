@@ -1,4 +1,4 @@
-"""Where a model's name leads: a folder, the packaged MiniLM, or a hub name."""
+"""Resolve the name of a model: a folder, the packaged MiniLM, or a hub name."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def resolve(name: str | Path, revision: str | None = None) -> str:
 
 
 def local_folder(name: str | Path, revision: str | None = None) -> Path:
-    """The folder that holds a model; one of the hub is downloaded to the hub's cache, weights as safetensors only.
+    """The folder of a model; a hub model is downloaded to the hub's cache, with safetensors weights only.
 
-    Its small files come first and are checked, so that a model which would be refused costs no large download.
+    Its small files are downloaded and checked first, so that a refused model costs no large download.
     """
     path = resolve(name, revision)
     if Path(path).exists():
@@ -58,15 +58,15 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
         return folder
     except LimbeckError:
         raise
-    except Exception as error:  # whatever the network, the proxy or the hub's client says
+    except Exception as error:  # any error of the network, the proxy or the hub's client
         reason = str(error).strip().split("\n", 1)[0][:100] or type(error).__name__
         raise LimbeckError(f"{name}: cannot be downloaded ({reason}); try again, or give a folder") from error
 
 
 def _ask_hub(name: str, revision: str | None) -> None:
-    """Refuse a name that is neither in the hub's local cache nor on the hub, after one request.
+    """Refuse a name that is neither in the hub's local cache nor on the hub, after a single request.
 
-    The libraries would ask for every file a model might have, each with retries: minutes, for a mistyped folder.
+    The libraries would ask for every file that a model might have, with retries: minutes for a mistyped folder.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, RepositoryNotFoundError
@@ -78,7 +78,7 @@ def _ask_hub(name: str, revision: str | None) -> None:
             return
         get_hf_file_metadata(hf_hub_url(name, file, revision=revision), token=get_token(), timeout=HUB_SECONDS)
     except EntryNotFoundError:
-        return  # the model is there; its config is elsewhere in it
+        return  # the model exists; its config is in another place
     except HFValidationError as error:
         raise LimbeckError(f"{name}: no such folder, and not a hub name; {_WANTED}") from error
     except GatedRepoError as error:
@@ -86,6 +86,6 @@ def _ask_hub(name: str, revision: str | None) -> None:
         raise LimbeckError(f"{name}: {problem}; ask for access there and log in with `hf auth login`") from error
     except RepositoryNotFoundError as error:
         raise LimbeckError(f"{name}: no such folder, and no such model on the hub; {_WANTED}") from error
-    except Exception as error:  # whatever the network, the proxy or the hub's client says
+    except Exception as error:  # any error of the network, the proxy or the hub's client
         reason = str(error).strip().split("\n", 1)[0][:100] or type(error).__name__
         raise LimbeckError(f"{name}: no such folder, and the hub did not answer ({reason}); {_WANTED}") from error

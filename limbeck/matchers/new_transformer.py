@@ -1,7 +1,7 @@
-"""A new small transformer with the tokenizer of a start: no layer of the start is kept, and any width is possible.
+"""A new small transformer with the tokenizer of a start: it keeps no layer of the start, and any width is possible.
 
-Its layers are random. Its token table is not: it is the start's, on the principal components that hold most of its
-variance, because what words mean is the part of a start that a short training cannot learn again.
+Its layers are random. Its token table is that of the start, projected to the principal components with most of the
+variance, because a short training cannot learn the meaning of words again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from limbeck.matchers.chunks import Side
 from limbeck.matchers.parts import keep_whole, side_lengths, start_transformer
 from limbeck.matchers.starts import start_of
 
-HEAD = 32  # numbers of a state that one attention head reads
-WIDER = 4  # how many times wider the feed-forward layers are
+HEAD = 32  # size of an attention head
+WIDER = 4  # width of the feed-forward layers relative to the states
 
 
 def new_transformer(config: Any, side: Side | None = None) -> Transformer:
-    """A BERT of `config.layers` layers and `config.width` numbers per token, random from torch's global generator.
+    """A BERT of `config.layers` layers and `config.width` numbers per token, initialised with torch's global generator.
 
-    It is written to a folder and loaded from there, so that it is what every transformers folder is.
+    It is written to a folder and loaded from there, so that it is an ordinary transformers folder.
     """
     lengths = side_lengths(config)
     start = start_transformer(start_of(config, side).model_copy(update={"layers": 1}), lengths)
@@ -61,17 +61,17 @@ def _random_bert(config: Any, tokens: int, padding: int | None, positions: int) 
 
 
 def head_count(width: int) -> int:
-    """Attention heads of 32 numbers each; where the width is no multiple, the next smaller number that divides it."""
+    """Attention heads of 32 numbers each; if the width is not a multiple, the next smaller number that divides it."""
     return next(heads for heads in range(max(1, width // HEAD), 0, -1) if width % heads == 0)
 
 
 def principal_table(table: np.ndarray, width: int, deviation: float) -> np.ndarray:
     """A table [tokens, dim] on its first `width` principal components, scaled to a standard deviation.
 
-    A component is turned so that its largest weight is positive: the sign of an eigenvector is arbitrary.
+    The sign of an eigenvector is arbitrary; here the largest weight of a component is positive.
     """
     centred = table.astype(np.float64) - table.mean(axis=0, dtype=np.float64)
-    _, vectors = np.linalg.eigh(centred.T @ centred)  # variances rise
+    _, vectors = np.linalg.eigh(centred.T @ centred)  # variances ascend
     first = vectors[:, ::-1][:, :width]  # [dim, width]
     first = first * np.sign(first[np.abs(first).argmax(axis=0), np.arange(width)])
     found = centred @ first

@@ -1,8 +1,8 @@
-"""Folders of kinds that are made of sentence-transformers' modules and that it does not have itself.
+"""Folders of kinds that consist of sentence-transformers' modules but that it does not have itself.
 
-Such a folder has `limbeck.json` next to `modules.json`: the kind, and the interaction that scores what its modules
-encode. Weights of the interaction lie in `head.safetensors`. sentence-transformers opens the folder too, and encodes
-the same; it scores with the nearest similarity of its own.
+Such a folder has `limbeck.json` next to `modules.json`: the kind, and the interaction that scores the encodings of the
+modules. The weights of the interaction are in `head.safetensors`. sentence-transformers can open the folder too and
+computes the same encodings, but scores them with its most similar function.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ FORMAT = 1
 
 
 def has_own_kind(matcher: EncodingMatcher) -> bool:
-    """Whether sentence-transformers has no name for its kind; one that is derived from another's class has to say
-    `model_types` itself to have one.
+    """Whether sentence-transformers has no name for its kind. A class derived from another must define `model_types`
+    itself to have one.
     """
     return not vars(type(matcher)).get("model_types")
 
 
 def own_facts(matcher: EncodingMatcher) -> dict[str, Any]:
-    """What of such a matcher's configuration its modules do not tell; nothing for other matchers."""
+    """The part of such a matcher's configuration that is not in its modules; empty for other matchers."""
     scored = matcher.interaction
     return {"interaction": scored.name, "arguments": scored.arguments} if has_own_kind(matcher) else {}
 
 
 def mark_kind(folder: Path, matcher: EncodingMatcher) -> None:
-    """Write into a folder of modules which kind it is of, and its interaction; other matchers need no mark."""
+    """Write the kind and the interaction into a folder of modules; other matchers do not need it."""
     if not has_own_kind(matcher):
         return
     write_json(folder / OWN_CONFIG, {"kind": matcher.kind, "format": FORMAT, **own_facts(matcher)})
@@ -46,7 +46,7 @@ def mark_kind(folder: Path, matcher: EncodingMatcher) -> None:
 
 
 def stored_interaction(folder: str | Path) -> Interaction | None:
-    """The interaction of a folder that `mark_kind` marked; None for any other."""
+    """The interaction of a folder that `mark_kind` marked; None for other folders."""
     place = Path(folder) / OWN_CONFIG
     facts = read_settings(place)
     if not facts:

@@ -1,6 +1,6 @@
-"""Cross-encoder folders whose modules are Limbeck's own: loaded here, by name, and by nobody else.
+"""Cross-encoder folders with modules of Limbeck: only Limbeck can load them, by name.
 
-sentence-transformers would import a foreign class only with `trust_remote_code`; these are ours.
+sentence-transformers would import a class from elsewhere only with `trust_remote_code`.
 """
 
 from __future__ import annotations

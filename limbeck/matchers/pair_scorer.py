@@ -1,11 +1,10 @@
-"""Scores of pairs whose texts are encoded: gather encodings, prepare each text once, run the interaction per pair.
+"""Score pairs of encoded texts: gather encodings, prepare each text once, run the interaction per pair.
 
 A scorer needs no tower and no tokeniser: only the interaction, the encodings, and the row of each text in them.
 
-What an interaction can know of a text before it meets another takes several times the room of what is stored. So pairs
-are taken tile by tile, so many texts of each position that all that is known of them fits `PREPARED`: a cross product
-reads every text once a tile of the others, and a list in which no text comes twice needs no more memory than one in
-which the same few meet all the time.
+A prepared text takes several times the memory of a stored one. So pairs are processed in tiles: as many texts of each
+position as fit into `PREPARED` bytes. A cross product reads every text once per tile of the other side, and a list of
+all different texts needs no more memory than a list that repeats a few texts.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from limbeck.matchers.interactions.base import Interaction, Prepared, take_rows
 from limbeck.stores.ragged import Ragged
 
 BATCHES = (32, 64, 128, 256, 512)  # pairs at a time, tried on this machine
-TRIED = 2048  # pairs that are tried
-TEXTS = 1024  # prepared at a time
+TRIED = 2048  # number of pairs to try
+TEXTS = 1024  # texts prepared at a time
 PREPARED = 256 << 20  # bytes of prepared texts
-SAMPLE = 64  # texts by which the room of all is judged
-IN_CACHE = 2**20  # bytes of prepared texts that one batch of pairs reads, unless a batch is given
+SAMPLE = 64  # sample of texts to estimate the memory of all
+IN_CACHE = 2**20  # bytes of prepared texts that one batch of pairs reads, if no batch size is given
 
 
 class Encodings(Protocol):
@@ -37,7 +36,7 @@ class Encodings(Protocol):
 
 
 class PairScorer:
-    """Scores pairs that are given as rows of encodings."""
+    """Scores pairs, given as rows of encodings."""
 
     def __init__(self, interaction: Interaction, stores: Sequence[Encodings], batch: int | None = None) -> None:
         self.interaction, self.stores = interaction, stores
@@ -55,7 +54,7 @@ class PairScorer:
         room = PREPARED // len(sizes)
         tiles = [place // max(1, room // size) for place, size in zip(places, sizes, strict=True)]
         batch = self.batch or max(BATCHES[0], IN_CACHE // sum(sizes))
-        # Tile by tile; within one, neighbours share their left text, which stays in the processor's cache.
+        # Tile by tile; within a tile, consecutive pairs share their left text, which stays in the processor's cache.
         order = np.lexsort((*reversed(places), *reversed(tiles)))
         turns = np.any([np.diff(tile[order]) != 0 for tile in tiles], axis=0)
         scores = np.empty((len(rows), self.interaction.outputs), dtype=np.float32)
@@ -70,9 +69,9 @@ class PairScorer:
         return scores
 
     def _prepared(self, rows: np.ndarray, position: int) -> Prepared:
-        """What the interaction knows of texts; kept until others are asked for."""
+        """The prepared texts; kept until other texts are requested."""
         if position not in self._known or not np.array_equal(self._known[position][0], rows):
-            self._known.pop(position, None)  # before its successor takes the room
+            self._known.pop(position, None)  # free the memory before preparing the next
             self._known[position] = rows, self.prepare(rows, position)
         return self._known[position][1]
 
@@ -80,13 +79,13 @@ class PairScorer:
         return self.interaction.score([take_rows(prepared, place[some]) for prepared, place in texts])
 
     def _bytes_of_a_text(self, rows: np.ndarray, position: int) -> int:
-        """Bytes that a prepared text takes; where texts differ in their number of tokens, one of the longer ones."""
+        """The size of a prepared text in bytes; if the number of tokens differs, of one of the longer texts."""
         sample = rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE]
         prepared = self.prepare(sample, position)
         return max(1, sum(part.element_size() * part.numel() for part in prepared) // len(sample))
 
     def prepare(self, rows: np.ndarray, position: int) -> Prepared:
-        """What the interaction can know of texts, by their rows."""
+        """Prepare texts, given by their rows."""
         device, store = self.interaction.device, self.stores[position]
         starts = range(0, len(rows), TEXTS)
         stored = [store.encodings(rows[start : start + TEXTS]) for start in starts]
@@ -96,7 +95,7 @@ class PairScorer:
         return blocks[0] if len(blocks) == 1 else tuple(torch.cat(part) for part in zip(*blocks, strict=True))
 
     def tune(self, rows: np.ndarray) -> float:
-        """Settle on the batch that is fastest here: small ones stay in cache, large ones waste less. Its seconds."""
+        """Choose the fastest batch size: small ones stay in cache, large ones cost less. Returns its seconds."""
         some = rows[:TRIED]
         self.score(some)  # prepares the texts, once
         spent = {}
@@ -112,7 +111,8 @@ class PairScorer:
 def _by_appearance(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows in the order of the pairs, and each pair's place among them.
 
-    So whom a pair is computed with, and its last digit with that, depends on the list and not on the store's order.
+    So the pairs that are computed together, and with them the last digit of a score, do not depend on the store's
+    order.
     """
     distinct, first, place = np.unique(rows, return_index=True, return_inverse=True)
     order = np.argsort(first)

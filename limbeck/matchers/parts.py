@@ -1,4 +1,4 @@
-"""The parts that architectures are built of: a pretrained transformer, pooling, projections."""
+"""The parts of architectures: a pretrained transformer, pooling, projections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limbeck.matchers.tct import TctTransformer
 def start_transformer(
     config: MatcherConfig, lengths: dict[str, int], kind: type[Transformer] = Transformer
 ) -> Transformer:
-    """The transformer that a config starts from, with the layers and lengths that it asks for."""
+    """The transformer that a config starts from, with the requested layers and lengths."""
     path = config.init_from
     if not (Path(path) / "config.json").exists():
         raise LimbeckError(f"{path}: has no transformer; set encoder: static, or start from another model")
@@ -42,13 +42,13 @@ def start_transformer(
         problem = f"a length of {lengths['max_seq_length']} tokens is more than the positions of {config.init_from}"
         raise LimbeckError(f"{problem}; ask for at most {positions}")
     for name, parameter in transformer.model.named_parameters():
-        if name.startswith("pooler."):  # BERT's own pooler is not in any score
+        if name.startswith("pooler."):  # BERT's own pooler does not affect scores
             parameter.requires_grad_(False)
     return transformer
 
 
 def _set_dropout(model: nn.Module, probability: float) -> None:
-    """On states and on attention, which some architectures keep as a number and others as a module."""
+    """Set dropout on states and on attention, which some architectures store as a number and others as a module."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = probability
@@ -57,20 +57,20 @@ def _set_dropout(model: nn.Module, probability: float) -> None:
 
 
 def side_lengths(config: MatcherConfig) -> dict[str, int]:
-    """Of texts that are tokenised apart."""
+    """Lengths for texts that are tokenised separately."""
     longest = max(config.query_length, config.document_length)
     return {"max_seq_length": longest, "query_length": config.query_length, "document_length": config.document_length}
 
 
 def pooled(config: Any, transformer: Transformer) -> list[Module]:
     width = transformer.get_embedding_dimension()
-    plain = not isinstance(transformer, TctTransformer)  # whose marks the average leaves out
+    plain = not isinstance(transformer, TctTransformer)  # whose markers are not part of the average
     modules: list[Module] = [transformer, Pooling(width, config.pooling, include_prompt=plain)]
     return [*modules, Dropout(config.dropout)] if config.dropout else modules
 
 
 def keep_whole(tokenizer: Any, prompts: dict[str, str]) -> None:
-    """A prompt that is one word piece of the vocabulary stays one: tokenisers cut `[unused0]` at its brackets."""
+    """Keep a prompt that is one word piece of the vocabulary in one piece: tokenisers split `[unused0]`."""
     vocabulary = tokenizer.get_vocab()
     cut = [
         word for word in map(str.strip, prompts.values()) if word in vocabulary and tokenizer.tokenize(word) != [word]
@@ -81,7 +81,7 @@ def keep_whole(tokenizer: Any, prompts: dict[str, str]) -> None:
 
 
 def projection(width: int, dim: int | None, **names: Any) -> Dense:
-    """A learnt linear map that starts as a rotation, so that angles survive where the width does not shrink."""
+    """A learnt linear map that starts as a rotation, so that angles are kept if the width does not shrink."""
     assert dim is not None
     found = Dense(width, dim, bias=False, activation_function=nn.Identity(), **names)
     nn.init.orthogonal_(found.linear.weight)
@@ -102,7 +102,7 @@ def as_dense(linear: nn.Linear) -> Dense:
 
 
 def learnt_scale(config: Any, width: int) -> list[Module]:
-    """Unit vectors and a learnt linear map that starts as a scale; nothing where none is asked for."""
+    """Unit vectors and a learnt linear map that starts as a scale; empty if no scale is requested."""
     if config.scale is None:
         return []
     start = torch.eye(width) * config.scale**0.5

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from limbeck.matchers.config import architecture
 from limbeck.matchers.dipair import DiPair, SlotsConfig
+from limbeck.matchers.encoding import Encoded
+from limbeck.matchers.head_matcher import pool
 from limbeck.matchers.interactions import Interaction, PolyAttention
 from limbeck.matchers.interactions.poly import Codes
 
@@ -40,8 +42,8 @@ class PolyEncoder(DiPair):
     config_type: ClassVar[type[SlotsConfig]] = PolyEncoderConfig
     outputs_are_the_encoders: ClassVar[bool] = False  # codes are trained too, so what is kept changes with them
 
-    def __init__(self, config: Any, encoders: Sequence[Transformer]) -> None:
-        super().__init__(config, encoders)
+    def __init__(self, config: Any, encoders: Sequence[Transformer], head: Interaction | None = None) -> None:
+        super().__init__(config, encoders, head)
         self.codes = Codes(max(config.tokens), self.width)
 
     @property
@@ -51,10 +53,7 @@ class PolyEncoder(DiPair):
     def _make_head(self, dim: int) -> Interaction:
         return PolyAttention(dim)
 
-    def _select(self, states: Tensor, mask: Tensor, position: int) -> Tensor:
+    def _select(self, states: Tensor, mask: Tensor, position: int) -> Encoded:
         if self.settings.tokens[position] > 1:
             return self.codes(states, mask)
-        if self.settings.pooling == "cls":
-            return states[:, :1]
-        counts = mask.unsqueeze(-1).to(states.dtype)
-        return (states * counts).sum(dim=1, keepdim=True) / counts.sum(dim=1, keepdim=True).clamp(min=1)
+        return pool(states, mask, self.settings.pooling).unsqueeze(1)

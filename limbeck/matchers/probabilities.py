@@ -1,4 +1,4 @@
-"""The probabilities that a calibrated model gives: what `limbeck.matchers.calibration` fitted, read again."""
+"""The probabilities of a calibrated model, as fitted by `limbeck.matchers.calibration`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALIBRATION = "calibration.json"
 
 
 def calibrated(folder: Path | None, scores: np.ndarray) -> np.ndarray:
-    """p = sigmoid(slope * s + offset), with the slope and the offset that lie in a model's folder."""
+    """p = sigmoid(slope * s + offset), with the slope and offset from a model's folder."""
     place = folder / CALIBRATION if folder is not None else None
     if place is None or not place.is_file():
         problem = "this model has no calibration, so its scores are not probabilities"

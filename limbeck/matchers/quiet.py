@@ -1,4 +1,4 @@
-"""Loading a model without its library's progress bars and load reports."""
+"""Load a model without its library's progress bars and load reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformers.utils import logging as hf_logging
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hold back what transformers and sentence-transformers print while the block runs; errors still show."""
+    """Suppress the output of transformers and sentence-transformers while the block runs; errors are still shown."""
     verbosity = hf_logging.get_verbosity()
     bars = hf_logging.is_progress_bar_enabled()
     theirs = logging.getLogger("sentence_transformers")

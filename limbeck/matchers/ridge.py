@@ -1,17 +1,17 @@
-"""Least squares that stays near to what is known: for a few features, and for many sparse ones."""
+"""Least squares with a prior: for a few features, and for many sparse ones."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-TOLERANCE = 1e-2  # of the residual, against the residual of the prior; 1e-3 takes three times as long for nothing
+TOLERANCE = 1e-2  # residual relative to that of the prior; 1e-3 takes three times as long without benefit
 MOST_STEPS = 100
-SMALL = 1e-3  # strength of a map's ridge, against the mean square of its features
+SMALL = 1e-3  # ridge strength of a map, relative to the mean square of its features
 
 
 def linear_map(inputs: np.ndarray, targets: np.ndarray, small: float = SMALL) -> np.ndarray:
-    """The map M [width, dim] that brings `inputs` M nearest to `targets`; both are [n, ...]."""
+    """The map M [width, dim] that minimises |inputs M - targets|; both are [n, ...]."""
     square = (inputs.T @ inputs).astype(np.float64)
     held = small * np.trace(square) / len(square) + np.finfo(np.float32).tiny
     return np.linalg.solve(square + held * np.eye(len(square)), inputs.T @ targets).astype(np.float32)
@@ -26,10 +26,10 @@ def ridge(
     tolerance: float = TOLERANCE,
     steps: int = MOST_STEPS,
 ) -> np.ndarray:
-    """The W [features, dim] with the least |XW - T|^2 + strength |W - prior|^2; `start` is a guess at it.
+    """The W [features, dim] that minimises |XW - T|^2 + strength |W - prior|^2; `start` is an initial guess.
 
-    Conjugate gradients on (X'X + strength) D = X'(T - X prior), W = prior + D: each column has its own step, and all
-    share one product. The diagonal preconditions, because words differ a thousandfold in how often they occur.
+    Conjugate gradients on (X'X + strength) D = X'(T - X prior), W = prior + D: each column has its own step size, and
+    all share one product. A diagonal preconditioner is used, because word frequencies differ by a factor of thousands.
     """
     wanted = design.T @ (targets - design @ prior)  # [features, dim]
     least = np.finfo(wanted.dtype).tiny
@@ -58,5 +58,5 @@ def _normal(design: csr_matrix, columns: np.ndarray, strength: float) -> np.ndar
 
 
 def _dots(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The inner product of each column with its partner: [dim]."""
+    """The inner product of corresponding columns: [dim]."""
     return np.einsum("td,td->d", first, second)

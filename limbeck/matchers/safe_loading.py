@@ -1,6 +1,6 @@
-"""Load a model so that nothing of it is made up: every weight comes from the folder, and no code does.
+"""Load a model safely: every weight comes from the folder, and no code does.
 
-The libraries fill what a checkpoint lacks with random numbers and print a report. Here the report decides.
+The libraries fill missing weights with random numbers and print a report. Here the report can raise an error.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Report = tuple[PreTrainedModel, dict[str, Any]]
 Made = TypeVar("Made", bound=nn.Module)
 
 HERE_ONLY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}  # how a checked folder is loaded
-SHOWN = 3  # names of weights in an error
+SHOWN = 3  # maximum number of weight names in an error
 _LAYER = re.compile(r"\.\d+\.")
 _one_at_a_time = RLock()
 
 
 def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Made]) -> Made:
-    """What `make` loads from the folder, or the hub's model, `name`; refused in one line if it is not sound.
+    """The result of `make` for the folder or hub model `name`; unsound models raise a one-line error.
 
-    It is made and tried out on the CPU, then moved to the chosen device.
+    The model is loaded and tested on the CPU, then moved to the chosen device.
     """
     folder = local_folder(name, revision)
     check_folder(folder)
@@ -52,9 +52,9 @@ def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Ma
 
 @torch.inference_mode()
 def try_out(matcher: Any) -> None:
-    """Score one pair: modules that do not fit together load well, and fail in the middle of a user's work.
+    """Score one pair: modules that do not fit together load without errors and fail later.
 
-    Among several processes, which would wait for each other here, a model is one that was tried before.
+    With several processes this is skipped, because they would wait for each other; the model was tested before.
     """
     if dist.is_available() and dist.is_initialized():
         return
@@ -64,7 +64,7 @@ def try_out(matcher: Any) -> None:
 
 @contextmanager
 def naming_load_errors(name: str | Path, what: str = "a model") -> Iterator[None]:
-    """Whatever a library says about a folder that it cannot load, as one line."""
+    """Turn any error of a library that cannot load a folder into one line."""
     try:
         yield
     except (LimbeckError, MemoryError):
@@ -76,9 +76,9 @@ def naming_load_errors(name: str | Path, what: str = "a model") -> Iterator[None
 
 @contextmanager
 def complete_weights(folder: str | Path, fewer_layers: bool = False) -> Iterator[None]:
-    """Inside the block, transformers loads safetensors only, and reports; a model with made-up weights is refused.
+    """Inside the block, transformers only loads safetensors, and models with missing weights are refused.
 
-    With `fewer_layers` the caller asked for fewer layers than the folder has.
+    With `fewer_layers` the caller requested fewer layers than the folder has.
     """
     reports: list[Report] = []
     with _one_at_a_time, _reporting(reports):
@@ -93,12 +93,12 @@ def complete_weights(folder: str | Path, fewer_layers: bool = False) -> Iterator
 
 @contextmanager
 def _reporting(reports: list[Report]) -> Iterator[None]:
-    """Have every model that is loaded add its report."""
+    """Collect the loading report of every model."""
     original: Any = PreTrainedModel.__dict__["from_pretrained"]
 
     def from_pretrained(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
         safe = {"use_safetensors": True, "trust_remote_code": False}
-        asked = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # shapes that differ are in the report
+        asked = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # the report lists different shapes
         model, report = original.__func__(cls, *args, **{**kwargs, **safe, **asked})
         reports.append((model, report))
         return model
@@ -112,7 +112,7 @@ def _reporting(reports: list[Report]) -> Iterator[None]:
 
 def _refuse_made_up_weights(folder: str | Path, model: PreTrainedModel, report: dict[str, Any]) -> None:
     wrong = {name for name, *_ in report["mismatched_keys"]} | set(report["missing_keys"])
-    if model.base_model is model:  # an encoder's own pooler is in no score
+    if model.base_model is model:  # an encoder's own pooler does not affect scores
         wrong = {name for name in wrong if not name.startswith("pooler.")}
     if wrong:
         problem = f"{len(wrong)} weights that its configuration asks for are missing or have another shape"
@@ -121,7 +121,7 @@ def _refuse_made_up_weights(folder: str | Path, model: PreTrainedModel, report: 
 
 
 def _refuse_left_out_layers(folder: str | Path, model: PreTrainedModel, report: dict[str, Any]) -> None:
-    """A configuration with fewer layers than there are weights for is another model than was saved."""
+    """Refuse unused weights: a configuration with fewer layers than the weights describes another model."""
     known = set(model.state_dict())
     prefix = f"{model.base_model_prefix}."
     left = {
@@ -140,7 +140,7 @@ def _first(names: set[str]) -> str:
 
 
 def check_tokens(module: nn.Module, folder: str | Path) -> None:
-    """Refuse a tokenizer that does not belong to the weights, and lengths that the model has no positions for."""
+    """Refuse a tokenizer that does not fit the weights, and lengths beyond the model's positions."""
     for part in module.modules():
         if isinstance(part, Transformer):
             check_vocabulary(part.tokenizer, part.model.get_input_embeddings(), folder)
@@ -150,7 +150,7 @@ def check_tokens(module: nn.Module, folder: str | Path) -> None:
 
 
 def check_vocabulary(tokenizer: Any, table: Any, folder: str | Path) -> None:
-    """Every token needs an embedding; far fewer tokens than embeddings means that the vocabulary was not found."""
+    """Every token needs an embedding; far fewer tokens than embeddings mean that the vocabulary was not found."""
     rows, ids = table.weight.shape[0], tokenizer.get_vocab().values()
     remedy = "its tokenizer belongs to another model; download or copy the folder again"
     if max(ids, default=-1) >= rows:

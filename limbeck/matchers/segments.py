@@ -1,14 +1,14 @@
 """A cross-encoder that starts as the dual encoder whose weights it has.
 
-Both texts are in one pass, each with its own special tokens and positions from 0, and what a token gives to the other
-text's tokens is held low at first by a constant on the attention logits. With that constant at minus infinity the pass
-*is* two passes of the dual encoder; at -4 it starts close to it and training opens the way between the texts where it
-pays. Each text's tokens are pooled apart, and the score is the cosine of the two times a learnt scale. So it ranks as
-well as its start before any training, where a new head on one pooled vector ranks at random and needs thousands of
+Both texts are in one pass, each with its own special tokens and positions from 0. A constant on the attention logits
+between the two texts initially keeps their influence on each other low. With minus infinity, the pass equals two passes
+of the dual encoder; at -4 it starts close to that, and training raises the attention between the texts if that helps.
+Each text's tokens are pooled separately, and the score is the cosine of the two times a learnt scale. So it ranks as
+well as its start before any training, while a new head on one pooled vector ranks at random and needs thousands of
 pairs to catch up. With sqrt(scale) on each unit vector the score is an inner product, and the vectors are proxies of
 query and document as in EmbedDistill's dual pooling (`dual_pooling.py`).
 
-sentence-transformers has no such modules, so a folder of this kind loads here only.
+sentence-transformers has no such modules, so only Limbeck can load a folder of this kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.dual_pooling import DOCUMENT, QUERY
 
 ACROSS = -4.0  # added to the attention logits between the two texts
-FAMILIES = ("bert", "electra")  # positions that are added to the tokens and can be given
+FAMILIES = ("bert", "electra")  # models with additive positions that can be passed as input
 
 
 class JointTransformer(Transformer):
@@ -44,7 +44,7 @@ class JointTransformer(Transformer):
     def preprocess(
         self, inputs: Any, prompt: str | None = None, processing_kwargs: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Tokenise each text by itself, with its own length, and put them one behind the other without padding."""
+        """Tokenise each text separately, with its own length, and concatenate them without padding."""
         first, second = (
             super(JointTransformer, self).preprocess([pair[side] for pair in inputs], prompt=prompt, task=task)
             for side, task in ((0, "query"), (1, "document"))
@@ -82,10 +82,10 @@ class JointTransformer(Transformer):
 class SegmentPooling(Module):
     """scores = scale * cos(mean of the first text's tokens, mean of the second text's tokens) [+ offset].
 
-    A ranking needs no offset; a probability's logit does, since most cosines are above 0.
+    Ranking needs no offset; the logit of a probability does, because most cosines are above 0.
     """
 
-    config_keys: list[str] = ["scale_start", "offset_start"]  # noqa: RUF012 (as the library declares it)
+    config_keys: list[str] = ["scale_start", "offset_start"]  # noqa: RUF012 (declared as in the library)
 
     def __init__(self, scale_start: float = 20.0, offset_start: float | None = None) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class SegmentPooling(Module):
         return features
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Without an offset where there is none: scores that were stored before there were offsets are still these."""
+        """Omit an offset that does not exist, so that scores stored before there were offsets remain valid."""
         return {key: value for key, value in super().get_config_dict().items() if value is not None}
 
     def save(self, output_path: str, *args: object, safe_serialization: bool = True, **kwargs: object) -> None:

@@ -1,8 +1,8 @@
-"""What a model keeps of the one it starts from, in addition to the transformer.
+"""What a model keeps from its start, in addition to the transformer.
 
-A folder's projection, norms and scores were trained with its transformer. A model of the same kind goes on with them;
-where its description has no place for them, it is refused, because the rest alone is not the model that was trained.
-Another kind (a dual encoder from a ColBERT, say) starts from the transformer, and its own parts are new.
+A folder's projection, norms and scores were trained with its transformer. A model of the same kind keeps them; if its
+config has no place for them, it is refused, because the rest is not the model that was trained. A model of another
+kind (such as a dual encoder from a ColBERT) starts from the transformer, and its other parts are new.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from limbeck.matchers.tct import is_tct
 
 Config = TypeVar("Config", bound=MatcherConfig)
 KINDS = {"SentenceTransformer": "dual_encoder", "CrossEncoder": "cross_encoder", "MultiVectorEncoder": "colbert"}
-PASSING = (  # not learnt, or the start itself
+PASSING = (  # not learnt, or the transformer itself
     "Transformer", "StaticEmbedding", "Pooling", "Dropout", "MultiVectorMask", "DualPooling",
 )  # fmt: skip
 ENCODERS = ("Transformer", "StaticEmbedding")
@@ -33,7 +33,7 @@ LOADERS: dict[str, Any] = {"Dense": Dense.load, "LayerNorm": LayerNorm.load, "No
 
 
 def local_start(config: Config) -> Config:
-    """`config` with its start as a folder that was checked; the functions below need that."""
+    """`config` with its start as a checked folder; the functions below need that."""
     names = [name for name in ("init_from", "document") if getattr(config, name, None) is not None]
     folders = {name: local_folder(getattr(config, name)) for name in names}
     for folder in folders.values():
@@ -42,7 +42,7 @@ def local_start(config: Config) -> Config:
 
 
 def start_of(config: Config, side: str | None = None) -> Config:
-    """`config` with the folder of a transformer as its start: of a model with a tower for each side, that of `side`."""
+    """`config` with the folder of a transformer as its start; if the start has separate towers, the tower of `side`."""
     folder = Path(config.init_from)
     if (folder / OWN_CONFIG).exists() and not (folder / "modules.json").exists():
         kind = read_settings(folder / OWN_CONFIG).get("kind")
@@ -62,14 +62,14 @@ def start_of(config: Config, side: str | None = None) -> Config:
 
 
 def start_kind(config: MatcherConfig, side: str | None = None) -> str | None:
-    """The class of the module that embeds a start's tokens, of a model with a tower for each side that of `side`."""
+    """The class of the module that embeds a start's tokens; if the start has separate towers, for `side`."""
     found = (kind for kind, _ in _of_side(Path(config.init_from), side) if kind in ENCODERS)
     return next(found, None)
 
 
 def learnt_parts(config: MatcherConfig, side: str | None = None) -> list[nn.Module]:
-    """What the start has after its pooling, if it is of the same kind as `config`; what only scales vectors, at the
-    end, is left to `similarity`.
+    """The modules of the start after its pooling, if it has the same kind as `config`; final modules that only scale
+    vectors are left to `similarity`.
     """
     folder = Path(config.init_from)
     if _kind(folder) != config.kind:
@@ -87,9 +87,9 @@ def learnt_parts(config: MatcherConfig, side: str | None = None) -> list[nn.Modu
 
 
 def go_on(start: str, fresh: list[Any], learnt: list[Any], new_head: bool = False) -> list[Any]:
-    """The modules after the pooling: those that were learnt, then those of `fresh` that the start does not have.
+    """The modules after the pooling: the learnt ones, then those of `fresh` that the start does not have.
 
-    With `new_head` the last of `fresh` may differ from the start's: the description asks for other outputs.
+    With `new_head` the last module of `fresh` may differ from the start's, because the config has other outputs.
     """
     if not learnt or not fresh:
         return learnt or fresh
@@ -103,7 +103,7 @@ def go_on(start: str, fresh: list[Any], learnt: list[Any], new_head: bool = Fals
 
 
 def keeps_tct(config: Any) -> bool:
-    """Whether the start reads texts as TCT-ColBERT does. A dual encoder keeps that; some options do not go with it."""
+    """Whether the start reads texts like TCT-ColBERT. A dual encoder keeps that; some options do not fit it."""
     if config.kind != "dual_encoder" or not is_tct(config.init_from):
         return False
     plain = type(config)(init_from=config.init_from)
@@ -135,12 +135,12 @@ def _of_side(folder: Path, side: str | None) -> list[tuple[str, Path]]:
 def _load(kind: str, place: Path, model: str) -> Any:
     if kind == "SegmentPooling":
         return SegmentPooling.restore(place)
-    tokens = {"init_defaults": {"module_input_name": "token_embeddings"}} if model == "colbert" else {}  # as PyLate's
+    tokens = {"init_defaults": {"module_input_name": "token_embeddings"}} if model == "colbert" else {}  # as in PyLate
     return LOADERS[kind](str(place), **HERE_ONLY, **tokens)
 
 
 def _inline_projection(folder: Path) -> Dense:
-    """Stanford's ColBERT has its projection among the transformer's weights."""
+    """Stanford's ColBERT keeps its projection among the weights of the transformer."""
     with safe_open(folder / "model.safetensors", "pt") as file:
         weight = file.get_tensor("linear.weight")
     dim, width = weight.shape

@@ -1,7 +1,7 @@
-"""A tower without a transformer: the average of a text's token vectors, scaled to length one.
+"""A tower without a transformer: the average of a text's token vectors, normalised to length one.
 
-It is sentence-transformers' `StaticEmbedding` and `Normalize`, in their order, so folders go both ways. Word order is
-lost; a query costs its tokenising and a few rows of a table. `static_fit` finds the rows in closed form.
+It consists of sentence-transformers' `StaticEmbedding` and `Normalize`, so folders are interchangeable. Word order is
+lost; a query costs tokenisation and a few table rows. `static_fit` finds the rows in closed form.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from limbeck.matchers.starts import go_on, learnt_parts, start_kind, start_of
 from limbeck.progress import progress
 
 BLOCK = 4096  # texts that are tokenised together
-SMALLEST = 1e-12  # length of a sum that is scaled up to one; a text without tokens stays zero
+SMALLEST = 1e-12  # minimum length of a sum to normalise; a text without tokens stays zero
 
 
 def static_modules(config: Any, side: Side | None = None) -> list[Module]:
     """The modules of a static tower.
 
-    Its table is the start's: a static model's own, with what was learnt after it, or a transformer's token embeddings.
-    Where `dim` is another number, the table is projected at random.
+    Its table comes from the start: a static model's own, with the learnt modules after it, or a transformer's token
+    embeddings. If `dim` differs, the table is projected at random.
     """
     goes_on = start_kind(config, side) == "StaticEmbedding"
     part = _load(start_of(config, side)) if goes_on else _from_transformer(config, side)
@@ -69,7 +69,7 @@ def _from_transformer(config: Any, side: Side | None) -> StaticEmbedding:
 
 
 def _own_copy(tokenizer: Any, start: str) -> Tokenizer:
-    """A tokenizer that nobody else calls: transformers sets a tokenizer's truncation again at every call."""
+    """A private copy of a tokenizer: transformers changes a tokenizer's truncation at every call."""
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise LimbeckError(f"{start}: has a slow tokenizer; encoder: static needs one of the `tokenizers` library")
     copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -84,26 +84,26 @@ def replace_table(part: StaticEmbedding, table: torch.Tensor) -> None:
 
 
 def tokens_read(part: StaticEmbedding) -> int | None:
-    """How many tokens of a text it reads; None for all."""
+    """The maximum number of tokens of a text; None for no limit."""
     cut = part.tokenizer.truncation
     return None if cut is None else int(cut["max_length"])
 
 
 def truncate(part: StaticEmbedding, longest: int) -> None:
-    """Let it read no more of a text than a transformer would that reads `longest` tokens, special ones included."""
+    """Read no more of a text than a transformer that reads `longest` tokens, including special tokens."""
     room = max(1, longest - part.tokenizer.num_special_tokens_to_add(False))
     part.tokenizer.enable_truncation(min(tokens_read(part) or room, room))
 
 
 def words(part: StaticEmbedding, prompt: str | None) -> tuple[Any, int]:
-    """A tokenizer as transformers has them, and how many tokens of a text are read in addition to the prompt's."""
+    """A transformers tokenizer, and how many tokens of a text are read in addition to the prompt."""
     own = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(part.tokenizer.to_str()))
     used = len(part.tokenizer.encode(prompt or "", add_special_tokens=False).ids)
     return own, (tokens_read(part) or 2**31) - used
 
 
 def plain_table(modules: Sequence[Any]) -> StaticEmbedding | None:
-    """The first of a tower's modules if they do nothing but average token vectors and scale the result, on a CPU."""
+    """The first module of a tower if the tower only averages token vectors and scales the result, on a CPU."""
     first, *rest = [module for module in modules if not isinstance(module, Dropout)]
     if not isinstance(first, StaticEmbedding) or len(rest) != 1 or not isinstance(rest[0], Normalize):
         return None
@@ -113,14 +113,14 @@ def plain_table(modules: Sequence[Any]) -> StaticEmbedding | None:
 
 
 def encode_one(part: StaticEmbedding, text: str) -> np.ndarray:
-    """The vector [1, dim] of one text: what `encode_many` gives, without what it costs to start it."""
+    """The vector [1, dim] of one text: equal to `encode_many`, without its start-up cost."""
     ids = part.tokenizer.encode(text, add_special_tokens=False).ids
     total = np.add.reduce(part.embedding.weight.detach().numpy().take(ids, axis=0), axis=0, keepdims=True)
     return total / max(math.sqrt(np.vdot(total, total)), SMALLEST)
 
 
 def encode_many(part: StaticEmbedding, texts: Sequence[str], label: str) -> np.ndarray:
-    """The vectors [n, dim] of texts, each scaled to length one; one without tokens is zero."""
+    """The vectors [n, dim] of texts, each normalised to length one; a text without tokens is zero."""
     found = []
     with progress(label, len(texts)) as advance, torch.inference_mode():
         for start in range(0, len(texts), BLOCK):
@@ -133,7 +133,7 @@ def encode_many(part: StaticEmbedding, texts: Sequence[str], label: str) -> np.n
 
 
 def token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens of all texts one after the other, without special ones, and where each text begins: [n + 1]."""
+    """The tokens of all texts in one array, without special tokens, and the start of each text: [n + 1]."""
     lists = [found.ids for found in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
     starts = np.cumsum([0, *map(len, lists)], dtype=np.int64)
     return np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=starts[-1]), starts

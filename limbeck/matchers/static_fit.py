@@ -1,15 +1,15 @@
-"""Token vectors in closed form: those whose sums come nearest to a teacher's embeddings of many texts.
+"""Token vectors in closed form: those whose sums are closest to a teacher's embeddings of many texts.
 
-With X [texts, tokens] the counts of each text's tokens over the length of its sum, and T [texts, dim] the teacher's
-embeddings, the table W [tokens, dim] minimises |XW - T|^2 + strength |W - P|^2. No labels and no gradients are needed.
-The length of a sum is the root of its number of tokens at first, then what a first solution makes it.
+Let X [texts, tokens] be the token counts of each text, divided by the length of its sum, and T [texts, dim] the
+teacher's embeddings. The table W [tokens, dim] minimises |XW - T|^2 + strength |W - P|^2. This needs no labels and no
+gradients. The length of a sum is first estimated as the root of its number of tokens, then taken from a first solution.
 
-The prior P is what is known of a token before any text is read: F M, where F [tokens, width] is what the teacher makes
-of each token alone (or, without a teacher, the table as it is), and M the linear map that brings XF nearest to T. A
-token that no text has keeps its row of P. On pydocs, from its 2,038 training queries alone, the search of the teacher's
-documents keeps 88% of its quality; with zero as the prior it keeps 55%.
+The prior P is what is known of a token before reading any text: P = F M, where F [tokens, width] has the teacher's
+embeddings of single tokens (or, without a teacher, the current table), and M is the linear map that brings XF closest
+to T. A token that does not occur keeps its row of P. On pydocs, with only its 2,038 training queries, searching the
+teacher's documents keeps 88% of the teacher's quality; with zero as the prior it keeps 55%.
 
-Documents are texts like any others: with the vectors of an index that is there, nothing has to be encoded but tokens.
+Documents can be used as texts too: if an index has their vectors, only single tokens have to be encoded.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from limbeck.matchers.static import replace_table, token_ids
 from limbeck.matchers.tower import Tower
 from limbeck.progress import progress
 
-STRENGTHS = (1.0, 0.3, 0.1, 0.03)  # that are tried; the one that does best on held-out texts is used on all
-MOST_TEXTS = 40_000  # that a run fits; with 128 tokens each they take some minutes of a core
-FIRST = 0.3  # strength of the solution that says how long sums are
+STRENGTHS = (1.0, 0.3, 0.1, 0.03)  # to try; the best on held-out texts is used for the final fit on all
+MOST_TEXTS = 40_000  # maximum for a run; with 128 tokens each they take some minutes on one core
+FIRST = 0.3  # strength of the first solution, which gives the lengths of sums
 SHORTEST = 0.2  # a shorter sum counts as one of this length
-HELD_OUT = 0.1  # of the texts, and at most
+HELD_OUT = 0.1  # share of the texts, and maximum number
 MOST_HELD_OUT = 2000
-FEWEST = 20  # texts; of fewer, none can be held out
+FEWEST = 20  # minimum number of texts: some must be held out
 BLOCK = 1024
 
 
 @dataclass(frozen=True)
 class StaticFit:
-    """What became of a fit."""
+    """The result of a fit."""
 
     texts: int
-    tokens: int  # that occur in the texts
-    strength: float  # of the ridge
+    tokens: int  # number of tokens that occur in the texts
+    strength: float  # strength of the ridge
     cosine: float  # mean, between the static vectors of held-out texts and the teacher's
-    from_teacher: bool  # whether the prior is the teacher's of each token
+    from_teacher: bool  # whether the prior comes from the teacher
 
 
 def fit_static(
@@ -62,9 +62,9 @@ def fit_static(
     strengths: Sequence[float] = STRENGTHS,
     seed: int = 0,
 ) -> StaticFit:
-    """Give the static tower of a side the token vectors that come nearest to `targets` [texts, dim].
+    """Set the token vectors of a side's static tower to those closest to `targets` [texts, dim].
 
-    `matcher` is a dual encoder; `reference` is the one whose embeddings are the targets, if it is available.
+    `matcher` is a dual encoder; `reference` is the model whose embeddings are the targets, if available.
     """
     part = matcher.tower.transformer(side)
     if not isinstance(part, StaticEmbedding):
@@ -97,10 +97,10 @@ def fit_towers(
     reference: Any,
     seed: int = 0,
 ) -> list[float]:
-    """Fit the static towers at `positions`, in turn. Cosines on held-out texts.
+    """Fit the static towers at `positions` one after the other. Returns the cosines on held-out texts.
 
-    One table that both share is fitted to all texts; so is a query side whose documents have another tower, because
-    vectors of documents say as much of their words as others do.
+    A table that both sides share is fitted to all texts. So is a query tower whose documents have another tower,
+    because vectors of documents carry as much information about words as vectors of queries.
     """
     first, second = (matcher.tower.transformer(side) for side in SIDES)
     together = first is second or len(positions) == 1
@@ -114,7 +114,7 @@ def fit_towers(
 
 
 def _reader(part: StaticEmbedding, reference: Any) -> Tokenizer:
-    """A tokenizer that reads as much of a text as the reference does, whatever the tower itself reads of a query."""
+    """A tokenizer that reads as much of a text as the reference does, even if the tower reads less of a query."""
     copy = Tokenizer.from_str(part.tokenizer.to_str())
     if reference is not None:
         copy.enable_truncation(max(reference.tower.words(side)[1] for side in SIDES))
@@ -122,7 +122,7 @@ def _reader(part: StaticEmbedding, reference: Any) -> Tokenizer:
 
 
 def counts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> csr_matrix:
-    """X [texts, tokens]: how often each token is in a text, over the root of the text's length."""
+    """X [texts, tokens]: the count of each token in a text, divided by the root of the text's length."""
     ids, starts = token_ids(tokenizer, texts)
     lengths = np.diff(starts)
     values = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)
@@ -132,9 +132,9 @@ def counts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> csr_matri
 
 
 def token_outputs(tower: Tower, side: Side, part: StaticEmbedding) -> np.ndarray | None:
-    """What a tower makes of each token by itself, between its special tokens: [tokens, dim].
+    """A tower's embeddings of single tokens, each between the special tokens: [tokens, dim].
 
-    None if it reads other tokens than `part`, or has no transformer: then there is nothing to be known from it.
+    None if it has other tokens than `part`, or no transformer: then it gives no information.
     """
     first = tower.transformer(side)
     if isinstance(first, StaticEmbedding) or first.tokenizer.get_vocab() != part.tokenizer.get_vocab():
@@ -167,7 +167,7 @@ def _best_strength(
     strengths: Sequence[float],
     advance: Callable[[int], None],
 ) -> tuple[float, float]:
-    """The strength whose table, found on some texts, does best on the others; and how well: the mean cosine."""
+    """The strength whose table, fitted on some texts, is best on the others, and its mean cosine."""
     some, others = split
     cosines = []
     for table in _solve(design[some], targets[some], features, strengths):
@@ -180,9 +180,9 @@ def _best_strength(
 def _solve(
     design: csr_matrix, targets: np.ndarray, features: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[np.ndarray]:
-    """The table [tokens, dim] for each strength, in turn; each starts from the one before.
+    """The table [tokens, dim] for each strength; each fit starts from the previous one.
 
-    What a text's sum is divided by in the end is its own length, not the root of its tokens: a first solution tells.
+    A text's sum is finally divided by its length, not by the root of its tokens; a first solution gives that length.
     """
     seen = np.unique(design.indices)
     compact = design[:, seen]
@@ -202,7 +202,7 @@ def _prior(design: csr_matrix, targets: np.ndarray, features: np.ndarray) -> np.
 
 
 def _scaled(design: csr_matrix, factors: np.ndarray) -> csr_matrix:
-    """Each row times its factor."""
+    """Each row multiplied by its factor."""
     found = design.copy()
     found.data = (found.data * np.repeat(factors, np.diff(found.indptr))).astype(np.float32)
     return found

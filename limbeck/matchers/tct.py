@@ -1,9 +1,9 @@
-"""Released TCT-ColBERT checkpoints read texts in a way of their own, and score as published only if that is kept.
+"""Released TCT-ColBERT checkpoints read texts in a special way, and reach published scores only with it.
 
-`castorini/tct_colbert-msmarco` and its successors are plain BERT folders. What goes with them: "[CLS] [Q] " or
-"[CLS] [D] " before the text, which a BERT vocabulary cuts into four word pieces; no [SEP]; queries filled with [MASK]
-to 36 tokens, all of them attended to. The average leaves the four pieces out; a query's takes every other position, a
-document's the real ones.
+`castorini/tct_colbert-msmarco` and its successors are plain BERT folders. They expect "[CLS] [Q] " or "[CLS] [D] "
+before the text, which a BERT vocabulary splits into four word pieces; no [SEP]; and queries filled with [MASK] to 36
+tokens, all of which are attended to. The average leaves out the four pieces; for a query it uses all other positions,
+for a document the real tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK_PIECES = 4
 
 
 class TctTransformer(Transformer):
-    """Tokenises as the released checkpoints were trained; the pooling after it skips the prompt."""
+    """Tokenises as in the training of the released checkpoints; the pooling after it skips the prompt."""
 
     def preprocess(
         self, inputs: Any, prompt: str | None = None, processing_kwargs: Any = None, **kwargs: Any
@@ -46,7 +46,7 @@ class TctTransformer(Transformer):
 
 
 def load_tct(path: str) -> SentenceTransformer | None:
-    """A checkpoint of the family, known by its name, or one that was saved here; None if it is neither."""
+    """A checkpoint of the family, recognised by its name, or one that Limbeck saved; None for others."""
     if not is_tct(path):
         return None
     listing = Path(path) / "modules.json"
@@ -58,7 +58,7 @@ def load_tct(path: str) -> SentenceTransformer | None:
 
 
 def is_tct(path: str) -> bool:
-    """Whether a folder's texts are to be read in this way: a released one by its name, a saved one by its modules."""
+    """Whether to read texts in this way: released folders are recognised by name, saved ones by their modules."""
     listing = Path(path) / "modules.json"
     if not listing.exists():
         return _is_of_the_family(path)
@@ -67,7 +67,7 @@ def is_tct(path: str) -> bool:
 
 
 def _is_of_the_family(path: str) -> bool:
-    """By its own name, or by the repository's if it is in the hub's cache (models--castorini--tct_colbert-...)."""
+    """By its own name, or by that of the repository in the hub's cache (models--castorini--tct_colbert-...)."""
     cached = [part.rsplit("--", 1)[-1] for part in Path(path).parts if part.startswith("models--")]
     return any(name.lower().startswith(FAMILY) for name in (Path(path).name, *cached))
 

@@ -1,6 +1,6 @@
-"""What a model needs to name tokens, masked or seen: the head that guesses them, and the vocabulary to guess from.
+"""Predict tokens, masked or visible: the head, and the vocabulary to predict from.
 
-Both serve training alone. The head is never saved with the model.
+Both are only used in training. The head is never saved with the model.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.quiet import quiet
 
 TOKEN_HEAD = "token_head"  # its name among a matcher's training heads
-SPREAD = 0.02  # of new weights, as BERT has it
+SPREAD = 0.02  # standard deviation of new weights, as in BERT
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Which tokens may be chosen, and what can replace them."""
+    """Which tokens may be selected, and their replacements."""
 
-    mask: int | None  # None where nothing is masked
-    special: np.ndarray  # ids that are never chosen
+    mask: int | None  # None if nothing is masked
+    special: np.ndarray  # ids that are never selected
     ordinary: np.ndarray  # all others
 
     @classmethod
     def of(cls, tokenizer: Any, masks: bool = True) -> Vocabulary:
-        """A tokenizer's; with `masks` it has to have a mask token."""
+        """The vocabulary of a tokenizer; with `masks` it must have a mask token."""
         with quiet():
             mask = getattr(tokenizer, "mask_token_id", None)
         if mask is None and masks:
@@ -40,7 +40,7 @@ class Vocabulary:
 
 
 class TokenHead(nn.Module):
-    """BERT's: a dense layer, GELU, layer norm, then the token embeddings as decoder, with a bias of its own."""
+    """BERT's head: a dense layer, GELU, layer norm, then the token embeddings as decoder, with a separate bias."""
 
     def __init__(self, width: int, embeddings: Tensor, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class TokenHead(nn.Module):
 
     @classmethod
     def of(cls, transformer: Any, seed: int, masks: bool = True) -> TokenHead:
-        """A new head for a sentence-transformers Transformer; the seed alone decides its weights."""
+        """A new head for a sentence-transformers Transformer; its weights depend only on the seed."""
         vocabulary = Vocabulary.of(transformer.tokenizer, masks)
         embeddings = transformer.model.get_input_embeddings().weight
         with torch.random.fork_rng():
@@ -62,5 +62,5 @@ class TokenHead(nn.Module):
             return cls(transformer.get_embedding_dimension(), embeddings, vocabulary)
 
     def forward(self, states: Tensor, embeddings: Tensor) -> Tensor:
-        """Logits [M, tokens] of token states [M, width]; the embeddings [tokens, dim] learn from them too."""
+        """Logits [M, tokens] of token states [M, width]; the embeddings [tokens, dim] receive gradients too."""
         return F.linear(self.norm(F.gelu(self.dense(states))), embeddings, self.bias)

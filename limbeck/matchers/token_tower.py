@@ -1,4 +1,4 @@
-"""A tower that keeps a vector for every token: ColBERT's."""
+"""A tower with a vector for every token, for ColBERT."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TokenTower(Tower):
     """A sentence-transformers multi-vector model as a tower."""
 
     def token_vectors(self, texts: Chunks, recompute: bool = False, width: int | None = None) -> TokenVectors:
-        """The vectors of tokenised texts, with gradients: [n, tokens, dim], as wide as the longest or as `width`."""
+        """The vectors of tokenised texts, with gradients: [n, tokens, dim], padded to the longest or to `width`."""
 
         def run(features: Features) -> tuple[Tensor, Tensor]:
             found = self.model(features, task=texts.side)
@@ -39,14 +39,14 @@ class TokenTower(Tower):
         return TokenVectors(vectors[texts.restore], masks[texts.restore])
 
     def longest(self, side: Side) -> int:
-        """Tokens of a side's longest text."""
+        """The maximum number of tokens of a side."""
         part: Any = self.transformer(side)
         own = part.query_length if side == "query" else part.document_length
         expanded = part.query_expansion["length"] if side == "query" and part.query_expansion else None
         return int(expanded or own or part.max_seq_length)
 
     def encode_tokens(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> Ragged:
-        """The token vectors of texts as float32, for inference; exactly sentence-transformers' own."""
+        """The token vectors of texts as float32, for inference; equal to sentence-transformers' output."""
         if isinstance(texts, str):
             raise LimbeckError("encode needs a list of texts, not one text; put it in a list")
         encode = self.model.encode_query if side == "query" else self.model.encode_document

@@ -1,4 +1,4 @@
-"""The tower: everything that happens to a text before its partner is known."""
+"""The tower: the computation for a single text."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from limbeck.files import digest
 from limbeck.matchers.base import PreparedBatch, TextBatch, tokeniser_digest
 from limbeck.matchers.chunks import Chunks, Features, Side, each_chunk, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.gather import zero_of
+from limbeck.matchers.splitting import USUAL
 from limbeck.matchers.static import encode_many, encode_one, plain_table, tokens_read, words
 from limbeck.matchers.token_head import TokenHead
 
-CODE_VERSION = 1  # to be raised whenever the same weights and texts would give other vectors or scores
+CODE_VERSION = 1  # raise it when the same weights and texts give other vectors or scores
 PROVENANCE = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
 @dataclass(frozen=True)
 class TwoSides(PreparedBatch):
-    """One process's share of a batch, each side tokenised by itself."""
+    """One process's share of a batch, each side tokenised separately."""
 
     queries: Chunks
     documents: Chunks
@@ -36,7 +37,7 @@ class TwoSides(PreparedBatch):
     first_query: int
     first_document: int
     masked: list[Chunks] = field(default_factory=list)
-    known_documents: Tensor | None = None  # [documents, dim] of all processes, where stored vectors replace them
+    known_documents: Tensor | None = None  # [documents, dim] of all processes, if stored vectors replace the tower
 
     @property
     def tokenised(self) -> list[tuple[Chunks, int]]:
@@ -44,7 +45,7 @@ class TwoSides(PreparedBatch):
 
 
 class Tower(nn.Module):
-    """A sentence-transformers model as a tower: one vector per text, for both sides or (routed) for each its own."""
+    """A sentence-transformers model as a tower: one vector per text; sides may have separate modules (routed)."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -56,16 +57,20 @@ class Tower(nn.Module):
         return int(self.model.get_embedding_dimension() or 0)
 
     def prompt(self, side: Side) -> str | None:
-        """The prompt that the model needs before a query or a document, as `encode_query` would choose it."""
+        """The prompt that the model needs before a query or a document, chosen as in `encode_query`."""
         prompts = self.model.prompts
         names = ["query"] if side == "query" else ["document", "passage", "corpus"]
         names += [self.model.default_prompt_name] if self.model.default_prompt_name else []
         return next((prompts[name] for name in names if name in prompts), None) or None
 
-    def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None) -> Chunks:
+    def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None, budget: int | None = None) -> Chunks:
         """Tokenise `texts` as chunks of similar length."""
         prompt = self.prompt(side)
-        return prepare_chunks(texts, lambda some: self.model.preprocess(some, prompt=prompt, task=side), chunk, side)
+
+        def preprocess(some: list[str]) -> Features:
+            return self.model.preprocess(some, prompt=prompt, task=side)
+
+        return prepare_chunks(texts, preprocess, chunk, side, budget)
 
     def prepare_batch(self, batch: TextBatch, chunk: int | None = None) -> TwoSides:
         """Tokenise this process's share of a batch, both sides."""
@@ -88,7 +93,7 @@ class Tower(nn.Module):
         return lambda features: self.model(features, task=side)["sentence_embedding"]
 
     def route(self, side: Side) -> list[Any]:
-        """The modules that a side's texts pass through."""
+        """The modules for a side's texts."""
         first, *rest = self.model
         if not isinstance(first, Router):
             return [first, *rest]
@@ -96,17 +101,17 @@ class Tower(nn.Module):
         return [*routed, *rest]
 
     def transformer(self, side: Side) -> Any:
-        """The first module of a side's tower, where its tokens are embedded: a Transformer or a StaticEmbedding."""
+        """The first module of a side's tower, which embeds its tokens: a Transformer or a StaticEmbedding."""
         return self.route(side)[0]
 
     def token_embeddings(self, side: Side) -> nn.Parameter:
-        """The table [vocabulary, dim] from which a side's tokens are looked up."""
+        """The token embeddings [vocabulary, dim] of a side."""
         first = self.transformer(side)
         table: Any = first.embedding if isinstance(first, StaticEmbedding) else first.model.get_input_embeddings()
         return table.weight
 
     def words(self, side: Side) -> tuple[Any, int]:
-        """What cuts a side's texts into tokens, and how many of them it reads apart from its marks and its prompt."""
+        """The tokenizer of a side, and how many tokens it reads apart from markers and prompt."""
         first, prompt = self.transformer(side), self.prompt(side)
         if isinstance(first, StaticEmbedding):
             return words(first, prompt)
@@ -115,7 +120,7 @@ class Tower(nn.Module):
         return first.tokenizer, int(own or first.max_seq_length) - empty.shape[1]
 
     def token_logits(self, masked: Chunks, head: TokenHead, recompute: bool = False) -> list[Tensor]:
-        """Logits [masked tokens, vocabulary] of each chunk; `masked` are tokenised texts with what was `chosen`."""
+        """Logits [masked tokens, vocabulary] of each chunk; `masked` has tokenised texts and the `chosen` tokens."""
         side = masked.side
 
         def run(features: Features) -> Tensor:
@@ -126,7 +131,7 @@ class Tower(nn.Module):
         return each_chunk(masked, run, recompute)
 
     def encode(self, texts: Sequence[str], side: Side, batch_size: int = 32) -> np.ndarray:
-        """The vectors [n, dim] of texts as float32, for inference; sentence-transformers' own to 1e-6."""
+        """The vectors [n, dim] of texts as float32, for inference; equal to sentence-transformers' to 1e-6."""
         if isinstance(texts, str):
             raise LimbeckError("encode needs a list of texts, not one text; put it in a list")
         if not len(texts):
@@ -140,7 +145,8 @@ class Tower(nn.Module):
             return rows[:, : self.model.truncate_dim]
         if len(texts) == 1 and side in self.single:
             return self.single[side](texts[0])[:, : self.model.truncate_dim]
-        found = inferred(self, texts, lambda block: self.prepare(block, side, batch_size), self._run(side), label)
+        budget = batch_size * USUAL
+        found = inferred(self, texts, lambda block: self.prepare(block, side, budget=budget), self._run(side), label)
         return torch.cat(list(found))[:, : self.model.truncate_dim].numpy()
 
     def configuration(self) -> dict[str, Any]:
@@ -148,7 +154,7 @@ class Tower(nn.Module):
 
 
 def describe(model: Any) -> dict[str, Any]:
-    """Everything except the weights that decides a sentence-transformers model's outputs."""
+    """Everything except the weights that changes a sentence-transformers model's outputs."""
     transformers = [module for module in model.modules() if isinstance(module, Transformer)]
     tables = [module for module in model.modules() if isinstance(module, StaticEmbedding)]
     expansions = [part.query_expansion for part in transformers]
@@ -166,6 +172,6 @@ def describe(model: Any) -> dict[str, Any]:
 
 
 def config_digest(config: Any) -> str:
-    """The architecture, without what says only where it came from."""
+    """The architecture, without keys that only describe its origin."""
     values = {name: value for name, value in config.to_dict().items() if name not in PROVENANCE}
     return digest(json.dumps(values, sort_keys=True, default=str))

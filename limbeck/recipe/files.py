@@ -25,6 +25,7 @@ RENAMED = {
     "together": "group_by_text",
     "below_positive": "false_negative_margin",
 }
+SHARED = {"dropout", "outputs", "untied"}  # keys of several kinds, not of all, that mean the same in each
 
 
 def shipped() -> dict[str, Path]:
@@ -69,7 +70,7 @@ def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
     """A recipe with another student, and other stages if the variant has any. `source` is a shipped name or a file.
 
     The variant's values win. The recipe's student keeps all its other keys if it has the same kind; otherwise it keeps
-    only the keys that all kinds share (weights, layers, lengths).
+    only the keys that kinds share (weights, layers, lengths, outputs).
     """
     path = variants()[source] if source in variants() and not Path(source).exists() else Path(source)
     changes, _ = _read(path, "variant", did_you_mean(source, list(variants())))
@@ -78,15 +79,19 @@ def vary(values: dict[str, Any], source: str) -> dict[str, Any]:
         raise bad_input(path, f"is not a variant ({', '.join(wrong) or 'student'})", "give student, or stages, or both")
     copy, changes = renamed(deepcopy(values)), renamed(changes)
     student, change = copy["student"], changes.get("student", {})
+    if "kind" in change:
+        student = of_kind(student, change["kind"])
+    return copy | changes | {"student": student | change}
+
+
+def of_kind(student: dict[str, Any], kind: str) -> dict[str, Any]:
+    """A student as another kind: it keeps the keys that all kinds share, and those of `SHARED` that the kind has."""
     from limbeck.matchers.config import DEFAULT_KIND, MatcherConfig, architecture_of
 
-    kind = change.get("kind", student.get("kind", DEFAULT_KIND))
     if kind == student.get("kind", DEFAULT_KIND):
-        stays = student
-    else:
-        own = set(architecture_of(kind).config_type.model_fields) & {"dropout"}
-        stays = {name: value for name, value in student.items() if name in own or name in MatcherConfig.model_fields}
-    return copy | changes | {"student": stays | change if change else student}
+        return student
+    stays = {*MatcherConfig.model_fields, *(SHARED & set(architecture_of(kind).config_type.model_fields))}
+    return {name: value for name, value in student.items() if name in stays} | {"kind": kind}
 
 
 def _read(path: Path, what: str, remedy: str) -> tuple[Any, yaml.Node | None]:

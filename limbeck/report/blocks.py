@@ -1,4 +1,4 @@
-"""What a section of a report is made of. Every block knows its own HTML, and escapes all text it is given."""
+"""The parts of a section of a report. Every block renders its own HTML and escapes all text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Cell = str | float | int | None
 
 
 class Block(Protocol):
-    """Anything that can be in a section."""
+    """Any part of a section."""
 
     def html(self) -> str: ...
 
@@ -24,7 +24,7 @@ class Plot(Protocol):
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; `lead` sets it large, for the one sentence a reader should take away."""
+    """A paragraph; `lead` sets it in large type, for the main result."""
 
     content: str
     lead: bool = False
@@ -35,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True)
 class KeyValue:
-    """Names and what they mean."""
+    """Names and their meanings."""
 
     items: Sequence[tuple[str, str]]
 
@@ -46,7 +46,7 @@ class KeyValue:
 
 @dataclass(frozen=True)
 class Figures:
-    """A few large numbers, each with what it counts: (value, label, detail)."""
+    """A few large numbers: (value, label, detail)."""
 
     items: Sequence[tuple[str, str, str]]
 
@@ -60,7 +60,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Column:
-    """A table column: how its numbers are written (a format or a function), and which end of them is best, if any."""
+    """A table column: how to write its numbers (a format or a function), and which end is best, if any."""
 
     title: str
     spec: str | Callable[[float], str] = ""
@@ -77,7 +77,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A table row; `kind` marks it (teacher, baseline, student), and only rows that compete can hold a best value."""
+    """A table row; `kind` marks it (teacher, baseline, student). Only rows that compete can have the best value."""
 
     cells: Sequence[Cell]
     kind: str = ""
@@ -86,7 +86,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that the reader can sort by any column. The first column names the row."""
+    """A table that the reader can sort by any column. The first column has the name of the row."""
 
     columns: Sequence[Column]
     rows: Sequence[TableRow]
@@ -97,7 +97,7 @@ class Table:
         body = "".join(f"<tr>{self._cells(row)}</tr>" for row in self.rows)
         table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
-        # A region that scrolls has to be reachable by keyboard.
+        # A scrolling region must be reachable by keyboard.
         scrolling = f'<div class="scroll" tabindex="0" role="region" aria-label="table">{table}</div>'
         return f'<figure class="table">{scrolling}{caption}</figure>'
 
@@ -125,7 +125,7 @@ class Table:
         return "".join(parts)
 
     def _best(self, index: int) -> Cell:
-        """The best value of a column among the rows that compete, unless they are all the same."""
+        """The best value of a column among the rows that compete, unless all are equal."""
         best = self.columns[index].best
         cells = [row.cells[index] for row in self.rows if row.competes]
         numbers = [cell for cell in cells if isinstance(cell, int | float)]
@@ -136,7 +136,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """Text shown as it is written, in a fixed-width font."""
+    """Preformatted text in a fixed-width font."""
 
     content: str
 
@@ -146,7 +146,7 @@ class Code:
 
 @dataclass(frozen=True)
 class PlotFigure:
-    """A plot with its caption, drawn twice: for wide pages and paper, and for narrow ones."""
+    """A plot with its caption, drawn twice: for wide pages and paper, and for narrow pages."""
 
     plot: Plot
     caption: str = ""
@@ -177,7 +177,7 @@ class PlotGrid:
 
 @dataclass(frozen=True)
 class Item:
-    """An entry of a list in SideBySide: its name, a number, a note such as its rank elsewhere, and its text."""
+    """An entry of a list in SideBySide: a name, a number, a note such as its other rank, and its text."""
 
     name: str
     value: str = ""
@@ -188,7 +188,7 @@ class Item:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Ordered lists in columns, such as what two models found for one query."""
+    """Ordered lists in columns, such as the results of two models for one query."""
 
     title: str
     lists: Sequence[tuple[str, Sequence[Item]]]
@@ -210,7 +210,7 @@ class SideBySide:
 
 @dataclass(frozen=True)
 class Marked:
-    """A line of text in which some stretches are marked: [start, end) of each, in order and apart."""
+    """A line of text with marked spans: [start, end) of each, in order and without overlap."""
 
     content: str
     spans: Sequence[tuple[int, int]] = ()
@@ -229,7 +229,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Passage:
-    """A text under the heading that it answers, with a few notes; `good` colours the first note."""
+    """A text under its heading, with a few notes; `good` colours the first note."""
 
     heading: Marked
     name: str
@@ -246,7 +246,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of a report: what the reader is looking at, then the blocks."""
+    """A part of a report with a title: an explanation, then the blocks."""
 
     title: str
     blocks: Sequence[Block]

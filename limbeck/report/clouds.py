@@ -1,4 +1,4 @@
-"""Many unlabelled points in groups: the colour is the group, a square is marked."""
+"""A plot of unlabelled points in groups: the colour shows the group, squares are marked points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CloudPoint:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Points coloured by their group, in the order in which groups first appear."""
+    """Points coloured by group; groups are numbered by first appearance."""
 
     points: Sequence[CloudPoint]
     x_title: str

@@ -1,4 +1,4 @@
-"""One colour for a model in all pictures of a report."""
+"""One colour per model for all plots of a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TEACHER = "teacher"
 
 
 class Colours:
-    """Numbers of colours by model: 0, 1, 2 for `names`; one that is new gets the next number."""
+    """Colour numbers by model: 0, 1, 2 for `names`; a new model gets the next number."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}

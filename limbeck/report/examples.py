@@ -1,4 +1,4 @@
-"""Example queries: what each model found, side by side."""
+"""Example queries: the results of each model, side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST_TEXT = 280
 
 
 def examples(run: RunFiles) -> Section | None:
-    """Each list against the first one, which is the teacher's."""
+    """Each list compared with the first one, the teacher's."""
     shown = [_side_by_side(example) for example in run.examples if example.lists]
     if not shown:
         return None

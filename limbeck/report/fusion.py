@@ -13,14 +13,14 @@ from limbeck.report.plots import Lines, Series
 
 
 def fusion_report(found: Tuning, index: str, data: str, split: str, path: Path) -> Path:
-    """Write the page, one file that needs no other."""
+    """Write the page as one self-contained file."""
     subtitle = f"{index} · {data} · {found.queries:,} queries of {split}"
     sections = [fusion_result(found), fusion_curve(found)]
     return Report("The weight of the sparse scores", subtitle, sections, footer="Made by limbeck.").write(path)
 
 
 def finding(found: Tuning) -> str:
-    """The result in two sentences, both about the cross-fitted hybrid, which the table shows too."""
+    """The result in two sentences about the cross-fitted hybrid, which is also in the table."""
     parts, ranks = found.comparison, found.against_rrf
     hybrid = f"With alpha = {found.alpha:g} the hybrid, cross-fitted, {_verb(parts)} its {found.better_part} part"
     first = f"{hybrid}: {measure_title(found.measure)} {_numbers(parts)}"
@@ -28,7 +28,7 @@ def finding(found: Tuning) -> str:
 
 
 def _verb(test: Comparison) -> str:
-    """A difference counts if interval and test agree on it, as where an index takes the new weight over."""
+    """The verb for a comparison. A difference counts if interval and test agree, as in the decision to save alpha."""
     if test.p_values["randomisation"] >= LUCK or test.low <= 0 <= test.high:
         return "does not differ significantly from"
     return "beats" if test.low > 0 else "loses to"
@@ -42,7 +42,7 @@ def _numbers(test: Comparison) -> str:
 
 
 def fusion_result(found: Tuning) -> Section:
-    """What was chosen and what it is worth."""
+    """The chosen alpha and its quality."""
     title = measure_title(found.measure)
     tiles = [
         (f"{found.alpha:g}", "alpha", "score = alpha · sparse + dense"),
@@ -63,7 +63,7 @@ def fusion_result(found: Tuning) -> Section:
 
 
 def fusion_curve(found: Tuning) -> Section:
-    """The curve and its table. Zero has no place on a logarithmic axis: it is the line of the dense part."""
+    """The curve and its table. A logarithmic axis has no zero: alpha 0 is the line of the dense part."""
     title = measure_title(found.measure)
     points = [(point.alpha, point.value) for point in found.curve if point.alpha > 0]
     levels = {"dense alone": found.dense, "sparse alone": found.sparse, "reciprocal rank fusion": found.rrf}

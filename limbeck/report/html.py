@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, neither network nor neighbouring files."""
+"""The page: one HTML file that needs neither a network nor other files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limbeck.report.blocks import Section
 
 @dataclass(frozen=True)
 class Report:
-    """A report and how it becomes a file."""
+    """A report, and how to write it to a file."""
 
     title: str
     subtitle: str
@@ -25,7 +25,7 @@ class Report:
     footer: str = ""
 
     def render(self) -> str:
-        """The whole page. Scripts other than our own cannot run in it: its policy admits that one by its hash."""
+        """The whole page. Its content security policy only allows our own script, by its hash."""
         style, script = _resource("page.css"), _resource("page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -76,7 +76,7 @@ def _section(anchor: str, section: Section) -> str:
 
 
 def _anchors(titles: Sequence[str]) -> list[str]:
-    """A fragment name for each title, made of its words; a repeated one is numbered."""
+    """A fragment name for each title, made from its words; repeated names are numbered."""
     anchors: list[str] = []
     for title in titles:
         base = anchor = "-".join(re.findall(r"[a-z0-9]+", title.lower())) or "section"

@@ -1,4 +1,4 @@
-"""Where to put the labels of a scatter plot so that they cover neither each other nor the points."""
+"""Place the labels of a scatter plot so that they cover neither each other nor the points."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Box:
         return max(across, 0.0) * max(down, 0.0)
 
     def outside(self, bounds: Box) -> float:
-        """The area that sticks out of `bounds`."""
+        """The area outside `bounds`."""
         return self.width * self.height - self.overlap(bounds)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """A label's box; `leader` says that it is so far from its point that a line should join them."""
+    """A label's box; `leader` means that it is so far from its point that a line should join them."""
 
     box: Box
     leader: bool
@@ -40,11 +40,11 @@ def place_labels(
     bounds: Box,
     radius: float = 6.0,
 ) -> list[Placement]:
-    """A place next to each point for a label of each size.
+    """A position next to each point for a label of each size.
 
-    Greedy, then improved: every label in turn moves to its cheapest place given the others, until none moves.
-    Covering another label costs most, then leaving the picture, then covering a point; the rest is a preference
-    for places near the point, right of it first.
+    Greedy, then improved: every label in turn moves to its cheapest position given the others, until none moves.
+    Covering another label costs most, then leaving the picture, then covering a point. Otherwise positions near the
+    point are preferred, first those on its right.
     """
     obstacles = [Box(x - radius, y - radius, 2 * radius, 2 * radius) for x, y in points]
     choices = [_candidates(point, size, radius) for point, size in zip(points, sizes, strict=True)]
@@ -69,7 +69,7 @@ def place_labels(
 
 
 def _candidates(point: tuple[float, float], size: tuple[float, float], radius: float) -> list[Placement]:
-    """Places in order of preference: eight around the point, then the same farther out."""
+    """Positions in order of preference: eight around the point, then the same further away."""
     (x, y), (width, height) = point, size
     places = []
     for ring, distance in enumerate((3.0, 14.0, 26.0, 40.0, 56.0)):

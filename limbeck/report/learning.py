@@ -1,7 +1,7 @@
-"""The learning curves of a run: the dev measure of all models in one picture, the loss of each in its own.
+"""The learning curves of a run: the dev measure of all models in one plot, the loss of each in its own plot.
 
-A model that was trained under several seeds is one curve, their mean. Of a sweep that tuned, only the chosen settings
-are shown. The teacher has pictures of its own: it trains for other numbers of steps.
+A model that was trained with several seeds is one curve, their mean. If a sweep tuned settings, only the chosen ones
+are shown. The teacher has its own plots, because it trains for other numbers of steps.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from limbeck.report.run_files import LogLine, ModelRow, RunFiles
 
 MOST_POINTS = 150
 Points = list[tuple[float, float]]
-Placed = list[tuple[float, LogLine]]  # lines with their steps through all stages
+Placed = list[tuple[float, LogLine]]  # log lines with their steps counted through all stages
 
 
 class Curve(NamedTuple):
-    """The mean over seeds, with the lowest and the highest of them at every point where there are several."""
+    """The mean over seeds, and the lowest and highest value at every point if there are several seeds."""
 
     points: Points
     band: Points
@@ -47,9 +47,9 @@ def learning_curves(run: RunFiles) -> Section | None:
 
 
 def _by_row(run: RunFiles) -> tuple[dict[str, list[str]], int]:
-    """The logged models of each row, one a seed, and how many of rejected settings there are.
+    """The logged models of each row, one per seed, and the number of rejected settings.
 
-    A sweep logs a student under its row's name, then the setting that was tried, then the seed.
+    A sweep logs a student as the name of its row, the setting that was tried, and the seed.
     """
     logged = list(dict.fromkeys(line.model for line in run.log))
     groups: dict[str, list[str]] = {}
@@ -79,7 +79,7 @@ def _explanation(models: Mapping[str, Sequence[Placed]], left_out: int) -> str:
 
 
 def _dev(models: Mapping[str, Sequence[Placed]], colours: Mapping[str, int]) -> list[Block]:
-    """The dev measure, drawn through, and the same on training queries, dashed; a table where it was taken once."""
+    """The dev measure as a solid line, on training queries dashed; a table if it was measured only once."""
     lines = [line for seeds in models.values() for seed in seeds for _, line in seed]
     measure = next((name for line in lines for name in line.dev), "")
     sides = {
@@ -119,7 +119,7 @@ def _finite_dev(seed: Placed, key: str) -> Points:
 
 
 def _once(sides: Mapping[str, Sequence[Curve]], measure: str) -> Table:
-    """What was measured once is no curve."""
+    """A table for values that were measured only once."""
     trained = any(train.points for _, train in sides.values())
     columns = [Column("Model"), Column(f"{measure_title(measure)} on dev", ".3f", "high")]
     columns += [Column("on train", ".3f")] if trained else []
@@ -162,7 +162,7 @@ def _thin(curve: Curve, style: str) -> Series:
 
 
 def _curve(seeds: Sequence[Points]) -> Curve:
-    """The mean at the steps that all seeds have."""
+    """The mean at the steps that all seeds have in common."""
     seeds = [points for points in seeds if points]
     if len(seeds) < 2:
         return Curve(seeds[0] if seeds else [], [])
@@ -174,7 +174,7 @@ def _curve(seeds: Sequence[Points]) -> Curve:
 
 
 def _over_all_stages(lines: Sequence[LogLine]) -> Placed:
-    """Lines with the step counted through all stages, where every stage may count from the start again."""
+    """Log lines with steps counted through all stages, because every stage may start at 0."""
     placed: Placed = []
     last = 0
     for stage in sorted({line.stage for line in lines}):

@@ -1,6 +1,6 @@
 """The frame of a plot: axes, grid, titles, legend, and the SVG element around them.
 
-Colours are CSS classes (`series-0`, `kind-teacher`), so that one drawing serves the light and the dark page.
+Colours are CSS classes (`series-0`, `kind-teacher`), so that one drawing works on light and dark pages.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LINE = 18.0
 
 @dataclass
 class Frame:
-    """Scales and the pixel rectangle inside them; collects the marks of one plot.
+    """Scales and their pixel rectangle; collects the marks of one plot.
 
-    `x_values` are the values to label on the x axis; round ones where none are given.
+    `x_values` are the values to label on the x axis; round values by default.
     """
 
     width: float
@@ -32,7 +32,7 @@ class Frame:
     x_values: Sequence[float] = ()
 
     def svg(self, description: str, legend: str = "") -> str:
-        """The finished drawing; `description` is read to those who cannot see it."""
+        """The finished drawing; screen readers read `description`."""
         parts = [
             f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" width="{self.width:.0f}" role="img" '
             f'aria-label="{escape(description)}">',
@@ -58,7 +58,7 @@ class Frame:
         yield text(0, top - 14, self.y_title, "axis-title", "start")
 
     def _x_ticks(self) -> list[float]:
-        """As many as leave room between their labels."""
+        """As many ticks as fit with space between their labels."""
         kept: list[float] = []
         for value in self.x_values or self.x.ticks(max(4, int((self.x.end - self.x.start) / 90))):
             half = text_width(tick_label(value), FONT) / 2 + 5
@@ -78,7 +78,7 @@ def frame_for(
     y_from_zero: bool = False,
     log_y: bool = False,
 ) -> Frame:
-    """A frame around all values, its left margin as wide as the y labels need."""
+    """Axes around all values; the left margin is as wide as the y labels need."""
     width, height = size
     top, bottom = 34 + legend_height, height - 48
     y = scale_for([0.0, *ys] if y_from_zero else ys, bottom, top, log_y)
@@ -90,7 +90,7 @@ def frame_for(
 
 
 def legend(names: Sequence[str], classes: Sequence[str], width: float) -> tuple[str, float]:
-    """Swatches and names in as many rows as the width needs, with the height they take; none for a single series."""
+    """Swatches and names in as many rows as needed, and their height; nothing for a single series."""
     if len(names) < 2:
         return "", 0.0
     x, y, parts = 0.0, LINE - 4, []

@@ -1,4 +1,4 @@
-"""The plots of a report, drawn as inline SVG: scatter, lines, bars, histogram."""
+"""The plots of a report as inline SVG: scatter, lines, bars, histogram."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_FILLED = 3
 
 @dataclass(frozen=True)
 class Point:
-    """A labelled point; `kind` chooses its colour and shape, `note` is the tooltip's second line."""
+    """A labelled point; `kind` decides its colour and shape, `note` is the second line of the tooltip."""
 
     x: float
     y: float
@@ -65,7 +65,7 @@ class Scatter:
                 near_x = min(max(x, box.left), box.left + box.width)
                 near_y = min(max(y, box.top), box.top + box.height)
                 marks.append(line(x, y, near_x, near_y, "leader"))
-            # Anchored on the point's side, so that a font narrower than estimated leaves no gap there.
+            # Anchored at the side of the point, so that a narrow font leaves no gap there.
             right_of_it, left_of_it = box.left >= x, box.left + box.width <= x
             anchor = "start" if right_of_it else "end" if left_of_it else "middle"
             at = box.left + (0 if right_of_it else box.width if left_of_it else box.width / 2)
@@ -74,7 +74,7 @@ class Scatter:
 
 
 def _marker(kind: str, x: float, y: float) -> str:
-    """A shape of its own for each kind, so that colour is not needed to tell them apart."""
+    """A different shape for each kind, so that they can be distinguished without colour."""
     hit = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12" class="hit"/>'
     if kind == "teacher":
         return f'{hit}<rect x="{x - 5.5:.1f}" y="{y - 5.5:.1f}" width="11" height="11" rx="1.5"/>'
@@ -85,12 +85,12 @@ def _marker(kind: str, x: float, y: float) -> str:
 
 
 def series_class(index: int) -> str:
-    """Colour and dashes: 8 by 4 of them before a pair comes back."""
+    """Colour and dashes: 8 by 4 combinations before one is repeated."""
     return f"series-{index % SERIES_COLOURS} dash-{(index + index // SERIES_COLOURS) % 4}"
 
 
 def series_style(colour: int, dash: int) -> str:
-    """A colour with chosen dashes: the colour means the model, the dashes something else."""
+    """A colour with given dashes: the colour shows the model, the dashes something else."""
     return f"series-{colour % SERIES_COLOURS} dash-{dash}"
 
 
@@ -99,8 +99,8 @@ class Series:
     """A named line through (x, y) points.
 
     `errors` are the (low, high) ends of an error bar for each point, `band` those of an area around the line. `style`
-    replaces the class that the place among the other series would give, where two lines belong together: one colour,
-    other dashes. What is not `in_legend` is named by its tooltips alone.
+    replaces the class that the position among the other series would give, for example if two lines share a colour but
+    have different dashes. A series that is not `in_legend` is only named in its tooltips.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Level:
-    """A named height, drawn across the whole plot with its name at the line."""
+    """A named level, drawn across the whole plot with its name on the line."""
 
     name: str
     y: float
@@ -124,8 +124,7 @@ class Level:
 class Lines:
     """Several series over one x axis, with a legend when there are two or more.
 
-    `label_points` labels the x values that were measured instead of round numbers. `levels` are what does not change
-    with x.
+    `label_points` labels the measured x values instead of round numbers. `levels` are values that do not depend on x.
     """
 
     series: Sequence[Series]
@@ -176,7 +175,7 @@ class Lines:
         return marks
 
     def _levels(self, frame: Frame) -> list[str]:
-        """Names are at the left, where rising curves are low: above their lines, or below if that place is taken."""
+        """Names are at the left, where rising curves are low: above their lines, or below if that place is occupied."""
         marks, above = [], -math.inf
         for level in sorted(self.levels, key=lambda level: -level.y):
             y = frame.y(level.y)
@@ -204,7 +203,7 @@ def _error_bar(x: float, low: float, high: float, css: str) -> str:
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars from zero up or down, side by side, each with a tooltip; `widths` says how many units of x a bar covers."""
+    """Bars up or down from zero, side by side, each with a tooltip; `widths` gives the width of each bar in x."""
 
     values: Sequence[float]
     hints: Sequence[str]
@@ -221,7 +220,7 @@ class Bars:
         for value, hint, wide, end in zip(self.values, self.hints, widths, ends, strict=True):
             left, right = frame.x(end - (1 - gap) * wide), frame.x(end - gap * wide)
             top, bottom = sorted((frame.y(value), frame.y(0)))
-            # As high as the plot, so that the smallest bar can be pointed at.
+            # As high as the plot, so that the smallest bar has a tooltip.
             hit = f'<rect x="{left:.2f}" y="{frame.y.end:.1f}" width="{right - left:.2f}" '
             hit += f'height="{frame.y.start - frame.y.end:.1f}" class="hit"/>'
             bar = f'<rect x="{left:.2f}" y="{top:.1f}" width="{right - left:.2f}" height="{bottom - top:.1f}"/>'
@@ -236,7 +235,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Histogram:
-    """The shares of several samples in equal bins, one over the other."""
+    """The shares of several samples in equal bins, in one plot."""
 
     samples: dict[str, Sequence[float]]
     x_title: str
@@ -253,9 +252,9 @@ class Histogram:
 
 @dataclass(frozen=True)
 class BinnedHistogram:
-    """A histogram of samples that were counted elsewhere: name -> shares in equal bins of low..high.
+    """A histogram of samples that are binned already: name -> shares in equal bins of low..high.
 
-    `styles` replace the classes that the places of the samples would give. More than MOST_FILLED are drawn as outlines.
+    `styles` replace the classes from the positions of the samples. More than MOST_FILLED samples are drawn as outlines.
     """
 
     shares: Mapping[str, Sequence[float]]
@@ -295,7 +294,7 @@ class BinnedHistogram:
 
 
 def bin_shares(sample: Sequence[float], low: float, high: float, bins: int) -> list[float]:
-    """The share of a sample in each of `bins` equal bins of low..high; the last bin holds its upper end."""
+    """The share of a sample in each of `bins` equal bins of low..high; the last bin includes its upper end."""
     counts = [0] * bins
     for value in sample:
         counts[min(math.floor((value - low) / (high - low) * bins), bins - 1)] += 1

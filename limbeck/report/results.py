@@ -1,4 +1,4 @@
-"""The outcome of a run: the sentence to take away, the table of all models, quality against latency."""
+"""The result of a run: the main sentence, the table of all models, quality against latency."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from limbeck.report.run_files import Metrics, ModelRow, RunFiles, Significance
 from limbeck.report.task_words import words_of
 
 NEARLY_THE_BEST = 0.01
-MOST_COLUMNS = 11  # that a page of 1,200 pixels has room for
+MOST_COLUMNS = 11  # columns that fit on a page of 1,200 pixels
 Columns = dict[Column, list[Cell]]
 
 
 def best_student(rows: list[ModelRow], measure: str) -> ModelRow | None:
-    """The fastest of the students whose quality is within a hundredth of the best student's."""
+    """The fastest student whose quality is within 0.01 of the best student's."""
     students = [row for row in rows if row.kind == "student" and measure in row.measures]
     if not students:
         return None
@@ -24,7 +24,7 @@ def best_student(rows: list[ModelRow], measure: str) -> ModelRow | None:
 
 
 def headline(metrics: Metrics) -> str:
-    """The one sentence to take away."""
+    """The main result in one sentence."""
     measure = metrics.measure
     if measure is None:
         return ""
@@ -79,14 +79,14 @@ def result(run: RunFiles) -> Section | None:
 
 
 def _corrected(test: Significance) -> str:
-    """The p-value; corrected for the number of students where this one was taken among several for its result."""
+    """The p-value, corrected for the number of students if this one was selected by its result."""
     if test.p_holm is None or test.p_holm == test.p:
         return f"p\u00a0{p_value(test.p)}"
     return f"Holm's p\u00a0{p_value(test.p_holm)}"
 
 
 def _figures(student: ModelRow, teacher: ModelRow | None, measure: str) -> list[tuple[str, str, str]]:
-    """The student's numbers, each with the teacher's."""
+    """The student's numbers, each next to the teacher's."""
     rows = [student, teacher] if teacher is not None else [student]
     quantities = [
         (measure_title(measure), "", [row.measures.get(measure) for row in rows]),
@@ -103,7 +103,7 @@ def _figures(student: ModelRow, teacher: ModelRow | None, measure: str) -> list[
 
 
 def comparison(run: RunFiles) -> Section | None:
-    """The table of all models; a column that nobody filled is left out, and what is too wide becomes two tables."""
+    """The table of all models, without empty columns; if it is too wide, it becomes two tables."""
     rows = run.metrics.rows
     if not rows:
         return None
@@ -141,7 +141,7 @@ def _models(rows: list[ModelRow], columns: Columns, caption: str) -> Table:
 
 
 def _quality(rows: list[ModelRow]) -> Columns:
-    """Measures, each with its cells; behind the first one its spread over seeds."""
+    """Measures with their cells; the first is followed by its spread over seeds."""
     columns: Columns = {}
     for name in dict.fromkeys(name for row in rows for name in row.measures):
         columns[Column(measure_title(name), ".3f", "high")] = [row.measures.get(name) for row in rows]
@@ -155,7 +155,7 @@ def _quality(rows: list[ModelRow]) -> Columns:
 
 
 def _cost(rows: list[ModelRow]) -> Columns:
-    """What is kept of the teacher's quality, and at what cost."""
+    """The share of the teacher's quality, and the cost."""
     kept = Column("Kept", ".1f", "high", "Share of the teacher's quality; for pairs, of the part above chance", "%")
     return {
         kept: [None if row.kept is None else 100 * row.kept for row in rows],
@@ -189,7 +189,7 @@ def _p(value: float) -> str:
 
 
 def quality_and_latency(run: RunFiles) -> Section | None:
-    """Quality against milliseconds a query; of pair tasks, against pairs a second (DiPair Fig. 1). Log x."""
+    """Quality against milliseconds per query; for pair tasks against pairs per second (DiPair Fig. 1). Log x."""
     metrics, cost = run.metrics, words_of(run.metrics).cost
     measure = metrics.measure
     rows = [row for row in metrics.rows if cost.of(row) and measure in row.measures]

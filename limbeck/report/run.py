@@ -1,7 +1,7 @@
-"""The report of a run: one function a section, in the order in which a reader meets them.
+"""The report of a run: one function per section, in the order of the page.
 
-A section's function gets all files of the run, and returns None where the run has nothing to say about it. Behind
-those in `sections` stand the analyses, from the results that the run left, then examples, recipe and versions.
+A section's function gets all files of the run and returns None if the run has nothing for it. After `sections` come
+the analyses, from their stored results, then examples, recipe and versions.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from limbeck.report.task_words import words_of
 
 
 class AxisFacts(BaseModel):
-    """A key of the recipe and the values that a sweep gave it."""
+    """A key of the recipe and its values in a sweep."""
 
     key: str
     values: list[str]
 
 
 class SweepFacts(BaseModel):
-    """What a sweep ran, in its metrics.json, or in its sweep.json where the command was not kept."""
+    """What a sweep ran, from its metrics.json, or from its sweep.json if the command was not saved."""
 
     over: list[AxisFacts]
     tune: list[AxisFacts]
@@ -42,7 +42,7 @@ class SweepFacts(BaseModel):
 
 
 def recipe(run: RunFiles, sweep: SweepFacts | None = None) -> Section | None:
-    """The recipe as resolved; of a sweep, what was laid over it too."""
+    """The resolved recipe; for a sweep also the values that it varied."""
     if not run.recipe.strip():
         return None
     code = Code(run.recipe.strip())
@@ -58,7 +58,7 @@ def recipe(run: RunFiles, sweep: SweepFacts | None = None) -> Section | None:
 
 
 def _sweep(run_dir: Path) -> SweepFacts | None:
-    """What a sweep's directory says of it; None for a run."""
+    """The sweep that a directory describes; None for a run."""
     place = run_dir / "metrics.json"
     told = read_json(place, REMEDY).get("sweep")
     if told is None and (run_dir / "sweep.json").exists():
@@ -71,7 +71,7 @@ def _sweep(run_dir: Path) -> SweepFacts | None:
 
 
 def versions(run: RunFiles) -> Section | None:
-    """What it took, and with what."""
+    """Time, versions and machine of the run."""
     items = [("wall time", duration(run.metrics.seconds))] if run.metrics.seconds is not None else []
     items += sorted(run.metrics.versions.items())
     return Section("Versions", [KeyValue(items)]) if items else None
@@ -104,7 +104,7 @@ def subtitle(metrics: Metrics) -> str:
 
 
 def run_report(run_dir: str | Path) -> Path:
-    """Write `report.html` into a run directory, from what the run left there."""
+    """Write `report.html` into a run directory, from the files of the run."""
     run = read_run(run_dir)
     first = [section for build in sections if (section := build(run)) is not None]
     last = [examples(run), recipe(run, _sweep(Path(run_dir))), versions(run)]

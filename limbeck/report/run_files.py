@@ -1,11 +1,11 @@
-"""The files of a run directory that its report is made from, read and checked.
+"""Read and check the files of a run directory that its report uses.
 
-    metrics.json   what was measured: one row a model (`Metrics`)
-    log.jsonl      one line a logging or evaluation step (`LogLine`)
-    recipe.yaml    the recipe as resolved, shown as it is
-    examples.json  a few queries with what each model found (`Example`)
+    metrics.json   measurements: one row per model (`Metrics`)
+    log.jsonl      one line per logging or evaluation step (`LogLine`)
+    recipe.yaml    the resolved recipe, shown without changes
+    examples.json  a few queries with the results of each model (`Example`)
 
-Only metrics.json has to be there.
+Only metrics.json is required.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Significance(BaseModel):
-    """A paired test of a row against another one: the difference with its confidence interval and p-value."""
+    """A paired test of one row against another: the difference with its confidence interval and p-value."""
 
     against: str
     p: float
@@ -38,7 +38,7 @@ class Significance(BaseModel):
 
 
 class ModelRow(BaseModel):
-    """What was measured of one model. `kept` and `speedup` are relative to the teacher."""
+    """The measurements of one model. `kept` and `speedup` are relative to the teacher."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -50,7 +50,7 @@ class ModelRow(BaseModel):
     runs: int = 1
     failed: list[str] | None = None
     chosen: str | None = None
-    logged: str | None = None  # what the log calls its students, before the seed, where that is not name and chosen
+    logged: str | None = None  # prefix of its students in the log, if it is not name and chosen
     kept: float | None = None
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
@@ -60,7 +60,7 @@ class ModelRow(BaseModel):
 
 
 class DataFacts(BaseModel):
-    """How much data there was."""
+    """The amount of data."""
 
     name: str = ""
     queries_train: int | None = None
@@ -70,7 +70,7 @@ class DataFacts(BaseModel):
 
 
 class Metrics(BaseModel):
-    """metrics.json. The first measure of the first row is the one that headlines and pictures use."""
+    """metrics.json. Headlines and plots use the first measure of the first row."""
 
     title: str = "Distillation run"
     data: DataFacts = DataFacts()
@@ -79,7 +79,7 @@ class Metrics(BaseModel):
     seconds: float | None = None
     versions: dict[str, str] = {}
     note: str = ""
-    warnings: list[str] = []  # what the rows do not say by themselves
+    warnings: list[str] = []  # notes on the rows
 
     @property
     def measure(self) -> str | None:
@@ -87,7 +87,7 @@ class Metrics(BaseModel):
 
 
 class LogLine(BaseModel):
-    """One step of training: its loss, or what the dev queries gave, or both."""
+    """One step of training: its loss, or the measures on dev, or both."""
 
     model: str
     step: int
@@ -107,14 +107,14 @@ class Found(BaseModel):
 
 
 class FoundList(BaseModel):
-    """What one model found, best first."""
+    """The results of one model, best first."""
 
     name: str
     results: list[Found]
 
 
 class Example(BaseModel):
-    """A query and the lists that the models gave for it; the first list is the one the others are compared with."""
+    """A query and the results of the models; the others are compared with the first list."""
 
     query: str
     lists: list[FoundList]
@@ -122,7 +122,7 @@ class Example(BaseModel):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """All that is known of a run."""
+    """All files of a run."""
 
     metrics: Metrics
     log: list[LogLine]
@@ -132,7 +132,7 @@ class RunFiles:
 
 
 def read_run(run_dir: str | Path) -> RunFiles:
-    """Read a run directory; what is damaged is named."""
+    """Read a run directory; an error names what is damaged."""
     run_dir = Path(run_dir)
     if not run_dir.is_dir():
         raise bad_input(run_dir, "no such directory", "name the directory that `limbeck distill --out` wrote")
@@ -142,7 +142,7 @@ def read_run(run_dir: str | Path) -> RunFiles:
     examples = read_json(examples_path, REMEDY) if examples_path.exists() else []
     checked = _checked(Metrics, metrics, metrics_path)
     kinds = ("teacher", "student", "baseline")
-    in_order = sorted(checked.rows, key=lambda row: (kinds.index(row.kind), row.name == "BM25"))  # that is never drawn
+    in_order = sorted(checked.rows, key=lambda row: (kinds.index(row.kind), row.name == "BM25"))  # BM25 is never drawn
     return RunFiles(
         metrics=checked,
         log=_read_log(run_dir / "log.jsonl"),
@@ -171,9 +171,9 @@ def _read_text(path: Path) -> str:
 
 
 def _read_log(path: Path) -> list[LogLine]:
-    """The lines of a log. A last line without its newline is one that a kill cut short, and is left out.
+    """The lines of a log. A last line without a newline was cut short by a kill and is left out.
 
-    A resumed run logs the steps after its checkpoint again: the later line of a step replaces the earlier.
+    A resumed run logs the steps after its checkpoint again: for each step, the last line counts.
     """
     steps: dict[tuple[str, int, int], LogLine] = {}
     for number, line in enumerate(_read_text(path).split("\n")[:-1], start=1):

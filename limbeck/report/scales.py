@@ -1,4 +1,4 @@
-"""From data values to pixels, and the round numbers that label an axis."""
+"""Map data values to pixels, and find round numbers to label an axis."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Scale:
         return math.log10(value) if self.log else value
 
     def ticks(self, wanted: int = 5) -> list[float]:
-        """About `wanted` round values inside the axis."""
+        """About `wanted` round values on the axis."""
         return _log_ticks(self.low, self.high, wanted) if self.log else _linear_ticks(self.low, self.high, wanted)
 
 
 def scale_for(values: Sequence[float], start: float, end: float, log: bool = False, padding: float = 0.08) -> Scale:
-    """An axis that holds all values with some air on both sides; one value alone gets a span of its own size."""
+    """An axis that contains all values with some margin; a single value gets a range of its own size."""
     low, high = min(values), max(values)
     if log:
         if low <= 0:
@@ -44,7 +44,7 @@ def scale_for(values: Sequence[float], start: float, end: float, log: bool = Fal
 
 
 def _linear_ticks(low: float, high: float, wanted: int) -> list[float]:
-    """Multiples of the round step next to the wanted one; of a finer step where fewer than three would be left."""
+    """Multiples of the round step next to the wanted one; of a finer step if fewer than three would be left."""
     rough = (high - low) / max(wanted, 1)
     power = 10 ** math.floor(math.log10(rough))
     steps = [power * factor for factor in (10, 5, 2.5, 2, 1)]
@@ -59,7 +59,7 @@ def _linear_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 
 def _log_ticks(low: float, high: float, wanted: int) -> list[float]:
-    """Powers of ten; where they are few, with their multiples in between; in a narrow range, round numbers."""
+    """Powers of ten; if there are few, also their multiples; in a narrow range, round numbers."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for multiples in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
         ticks = [m * 10**d for d in decades for m in multiples if low * (1 - 1e-9) <= m * 10**d <= high * (1 + 1e-9)]
@@ -72,14 +72,14 @@ def _log_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """A tick as a reader would write it: 0.05, 12, 1,500."""
+    """A tick label: 0.05, 12, 1,500."""
     if value != 0 and (abs(value) < 1e-4 or abs(value) >= 1e9):
         return f"{value:.3g}"
     return f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
 def text_width(text: str, size: float) -> float:
-    """An estimate of how wide a system font sets `text`; it errs on the wide side: DejaVu Sans is among the widest."""
+    """An estimate of the width of `text` in a system font; it is on the wide side, based on DejaVu Sans."""
     return size * sum(next((wide for letters, wide in WIDTHS if c in letters), 0.64) for c in text)
 
 

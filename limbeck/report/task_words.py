@@ -1,4 +1,4 @@
-"""What the report says differently for each task: the words, and which cost quality is drawn against."""
+"""The words of the report that differ between tasks, and the cost that quality is plotted against."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from limbeck.report.run_files import Metrics, ModelRow
 
 @dataclass(frozen=True)
 class CostAxis:
-    """What a model costs, as an axis of a plot."""
+    """The cost of a model, as an axis of a plot."""
 
     of: Callable[[ModelRow], float | None]
     title: str
@@ -20,13 +20,13 @@ class CostAxis:
 
 @dataclass(frozen=True)
 class TaskWords:
-    """One task in the words of the report."""
+    """The words of the report for one task."""
 
     title: str
-    examples: str  # what there are so and so many of
+    examples: str  # what the examples are called
     test: str  # how differences are tested
     cost: CostAxis
-    above_chance: str = ""  # behind a share of the teacher's quality, where it counts from chance
+    above_chance: str = ""  # added to a share of the teacher's quality if it is measured from chance
 
 
 LATENCY = CostAxis(
@@ -48,7 +48,7 @@ def _ranking(title: str) -> TaskWords:
 
 
 WORDS = {
-    None: _ranking(""),  # a run that does not say
+    None: _ranking(""),  # a run without a task
     "rerank": _ranking("re-ranking"),
     "retrieve": _ranking("retrieval over the whole corpus"),
     "both": _ranking("re-ranking and retrieval"),

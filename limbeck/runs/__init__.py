@@ -1,4 +1,4 @@
-"""Runs: the whole way from a recipe to a folder with a student, its measures and a report."""
+"""Runs: from a recipe to a folder with a student, its measures and a report."""
 
 from __future__ import annotations
 

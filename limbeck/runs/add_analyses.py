@@ -1,4 +1,4 @@
-"""Further analyses of a run or a sweep that is finished, from what it left behind."""
+"""Add analyses to a finished run or sweep, from its files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
 
 @restoring_device
 def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = ()) -> None:
-    """Compute analyses and keep them with the run; one that lacks what it needs is an error.
+    """Compute analyses and store them with the run; if one lacks its input, that is an error.
 
-    `overrides` change the size of the rank's matrix, KEY=VALUE; what was trained and measured stays as it is.
+    `overrides` change the size of the matrix for `rank`, KEY=VALUE; nothing is trained or measured again.
     """
     for override in overrides:
         if override.partition("=")[0] not in CHANGEABLE or "rank" not in names:
@@ -65,7 +65,7 @@ def _measured(task: Task, folder: Path) -> list[Measured]:
 
 
 def _swept(task: Task, folder: Path) -> list[Measured]:
-    """The measurements of a sweep, as it left them."""
+    """The stored measurements of a sweep."""
     again = "run the same `limbeck sweep` again to write it"
     plan, places, rows = read_json(folder / PLAN), read_json(folder / MEASURED, again), read_results(folder).rows
     runs = {name: [read_measured(folder / place, task.result_type) for place in some] for name, some in places.items()}

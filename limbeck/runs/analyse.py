@@ -1,4 +1,4 @@
-"""The analyses of a run or a sweep: which models and queries each one is about."""
+"""The analyses of a run or a sweep: which models and queries they use."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from limbeck.training.queries import draw
 if TYPE_CHECKING:
     from limbeck.runs.ranking_task import RankingTask
 
-MOST_QUERIES = 1000  # whose scores are looked at; more change no picture
+MOST_QUERIES = 1000  # whose scores are used; more would not change the plots
 
 
 class Analyst:
-    """Computes the analyses of what was measured, and saves them with it."""
+    """Computes the analyses of measurements and stores them."""
 
     def __init__(self, task: RankingTask, measured: Sequence[Measured], folder: Path) -> None:
         self.folder = folder
         self.measured = measured_run(task, measured, folder)
 
     def run(self, names: Sequence[str], strict: bool = False) -> None:
-        """The analyses called `names`; one that lacks what it needs says so in the report, or raises if `strict`."""
+        """Compute the analyses `names`; if one lacks its input, the report says so, or it raises if `strict`."""
         known = analyses()
         for name in names:
             say(f"Analysing: {name.replace('_', ' ')}")
@@ -47,7 +47,7 @@ class Analyst:
 
 
 def measured_run(task: RankingTask, measured: Sequence[Measured], folder: Path) -> MeasuredRun:
-    """What analyses read of a task: of its test queries a sample, of its training queries those that are no test
+    """The input of analyses for a task: a sample of its test queries, and its training queries that are not test
     queries.
     """
     splits, recipe = task.splits, task.recipe
@@ -74,13 +74,13 @@ def _model(one: Measured) -> MeasuredModel:
 
 
 def _teacher_matrix(task: RankingTask, labels: Qrels) -> Run:
-    """A full matrix: some test queries, each with documents of all of them, positives first, then candidates."""
+    """A full matrix: some test queries, each with the documents of all of them, positives first, then candidates."""
     teacher = prepare_teacher(task)
     if teacher is None:
         raise LimbeckError("the teacher has no model to score a full matrix with; give teacher.model")
     spec = task.recipe.evaluation
     queries = draw(labels, spec.rank_queries, task.recipe.data_seed)
-    depth = max(10, 2 * -(-spec.rank_documents // len(queries)))  # twice the need: lists have documents in common
+    depth = max(10, 2 * -(-spec.rank_documents // len(queries)))  # twice as many as needed: lists share documents
     found = task.candidates(queries, task.recipe.data.test or "test", depth)
     level = spec.relevance_level
     own = [list(dict.fromkeys([*positives(labels[query], level), *found[query]])) for query in queries]
@@ -90,7 +90,7 @@ def _teacher_matrix(task: RankingTask, labels: Qrels) -> Run:
 
 
 def _teacher_vectors(task: RankingTask, lists: Mapping[str, Sequence[str]]) -> PairVectors:
-    """The teacher's vectors of pairs, of queries and documents by id."""
+    """The teacher's vectors of pairs, with queries and documents given by id."""
     teacher = prepare_teacher(task)
     if teacher is None:
         raise LimbeckError("the teacher has no model to show vectors of pairs; give teacher.model")
@@ -98,7 +98,7 @@ def _teacher_vectors(task: RankingTask, lists: Mapping[str, Sequence[str]]) -> P
 
 
 class _Placed(NamedTuple):
-    """A measurement at its place on the axis, on the line called `name`."""
+    """A measurement at its position on the axis, for the line `name`."""
 
     name: str
     value: float
@@ -112,12 +112,12 @@ def analyse_axis(
     points: Sequence[tuple[dict[str, str], int, Measured]],
     measured: Sequence[Measured] = (),
 ) -> None:
-    """Quality along the one numeric axis of a sweep, a line for each setting of the others; train against test too.
+    """Quality along the single numeric axis of a sweep, one line for each setting of the others; also train and test.
 
-    `points` are (settings, seed, measurement); the teacher among `measured` is what train and test are held against.
-    A grid with no numeric axis, or with several, has no such picture, and each of its settings is judged by itself.
+    `points` are (settings, seed, measurement); for train against test, models are compared with the teacher in
+    `measured`. A grid with no numeric axis, or with several, has no such plot; its settings are judged one by one.
     """
-    for name in ("sensitivity", "generalisation"):  # of an earlier grid in this directory
+    for name in ("sensitivity", "generalisation"):  # from an earlier grid in this directory
         forget(folder, name)
     if not points:
         return
@@ -140,12 +140,12 @@ def analyse_axis(
         largest = max((_number(value) or 0.0 for value in values), default=1.0)
         curves = [_Placed(teachers[0].row.name, largest, 0, teachers[0]), *placed]
         store(folder, "generalisation", lambda: _generalisation(curves, measure, key))
-    elif lacking and axes:  # a single run was not asked that question
+    elif lacking and axes:  # for a single run this needs no explanation
         leave_out(folder, "generalisation", lacking)
 
 
 def _lacks_train_test(placed: Sequence[_Placed], teachers: Sequence[Measured], measure: str) -> str | None:
-    """Why train and test are not compared; empty where there is nothing to compare with."""
+    """Why train and test are not compared; empty if there is nothing to compare with."""
     if not teachers or not placed[0].found.result.by_query(measure):
         return ""
     if any(f"train {measure}" not in row.measures for row in [teachers[0].row, *(one.found.row for one in placed)]):
@@ -164,7 +164,7 @@ def _line_name(place: dict[str, str], key: str) -> str:
 
 
 def _train_test(one: _Placed, measure: str) -> TrainTest:
-    """A measurement's values, query by query, on training queries and on test queries."""
+    """A measurement's values per query, on training queries and on test queries."""
     result = one.found.result
     train = result.by_query(f"train {measure}")
     if not train:

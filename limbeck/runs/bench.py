@@ -1,4 +1,4 @@
-"""What measures models on a task's test examples, all in the same way."""
+"""Measures all models on a task's test examples in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table does not say by itself: students that are worse than what one has without them."""
+"""Warnings below a table: students that are worse than a baseline, or slower than their teacher."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from limbeck.report.formatting import listed, measure_title
 from limbeck.runs.results import Measured, ResultRow
 
-NAMED = 3  # students that a line names
+NAMED = 3  # maximum number of students named in a line
 
 
 def cautions(measured: Sequence[Measured]) -> list[str]:
-    """A line for each baseline that some student ends below, by the first measure, and for students that are slow."""
+    """A line for each baseline that beats some student in the first measure, and for slow students."""
     lines = []
     for baseline in measured:
         if baseline.row.kind == "baseline" and baseline.row.measures:

@@ -1,4 +1,4 @@
-"""What teacher and student answer to questions in somebody's own words."""
+"""The answers of teacher and student to a user's own questions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RESULTS = 3
 def answer(
     task: RankingTask, teacher: Matcher, name: str, student: Matcher, questions: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The best documents of each for every question.
+    """The best documents of both models for every question.
 
-    The student searches the whole corpus, as it can; the teacher re-ranks what the student and BM25 found.
+    The student searches the whole corpus; the teacher re-ranks the results of the student and of BM25.
     """
     depth = task.recipe.evaluation.depth
     asked = Texts.from_dict({str(number): question for number, question in enumerate(questions)})

@@ -1,4 +1,4 @@
-"""The end of a run and of a sweep: relate the rows to each other, analyse, answer, caution, write."""
+"""The end of a run or a sweep: compare the rows, analyse, answer questions, warn, write."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from limbeck.runs.teacher_step import prepare_teacher
 
 @dataclass(frozen=True)
 class Trained:
-    """Everything that a run, or the runs of a sweep, came to. A single run is a grid of one."""
+    """The results of a run, or of the runs of a sweep. A single run is a grid of one."""
 
-    tasks: Sequence[Task]  # of the students; the report is about the first
+    tasks: Sequence[Task]  # tasks of the students; the report is about the first
     references: Sequence[Measured]
     students: Sequence[Measured]
-    points: Sequence[tuple[dict[str, str], int, Measured]]  # a student's settings, its seed, what came out
-    lost: Mapping[str, list[str]] = field(default_factory=dict)  # settings that failed under every seed, and why
+    points: Sequence[tuple[dict[str, str], int, Measured]]  # a student's settings, seed and result
+    lost: Mapping[str, list[str]] = field(default_factory=dict)  # settings that failed with every seed, and why
 
 
 def finish_run(
@@ -42,9 +42,9 @@ def finish_run(
     note: str = "",
     sweep: dict[str, Any] | None = None,
 ) -> Result:
-    """Write the table, the analyses and the report of what was measured; unfinished work is no longer needed.
+    """Write the table, the analyses and the report, and remove unfinished work.
 
-    `against` names the row that students are tested against, the teacher's by default; `sweep` is the plan of one.
+    `against` names the row that students are tested against, by default the teacher's; `sweep` is the plan of a sweep.
     """
     home = trained.tasks[0]
     finished = finish([*trained.references, *trained.students], against)
@@ -62,7 +62,7 @@ def finish_run(
 
 
 def answer_questions(task: Task, folder: Path, name: str, student: Matcher, questions: Sequence[str]) -> None:
-    """Keep what teacher and student answer, for the report."""
+    """Store the answers of teacher and student, for the report."""
     teacher = prepare_teacher(task) if questions else None
     if teacher is not None and (found := task.answer(teacher, name, student, questions)):
         write_json(folder / "examples.json", found)

@@ -1,8 +1,8 @@
-"""Document vectors that a user has already (`teacher.vectors`), so that a run does not encode the corpus again.
+"""Document vectors from the user (`teacher.vectors`), so that a run does not encode the corpus again.
 
 They are a store that `limbeck index --store` filled, an index, or a `.npy` file [documents, dim] in the order of the
-corpus. A store is read where it is, and only read. The vectors of an index or a file are copied into the run's own
-store, a block at a time, after a comparison of some of them with what the teacher gives.
+corpus. A store is read in place and never written. The vectors of an index or a file are copied into the run's own
+store block by block, after some of them are compared with the teacher's output.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SAME_MODEL = "set teacher.model, teacher.length and teacher.bf16 to what made th
 EXACT = ("flat", "hnsw")  # kinds of index that keep every number of a vector
 DOCUMENT = 1  # position
 BLOCK = 8192  # vectors in memory at a time
-COMPARED = 20  # documents that the teacher encodes again
+COMPARED = 20  # documents that the teacher encodes again, to compare
 LOWEST_COSINE, LENGTH_TOLERANCE = 0.99, 0.02  # float16 and bfloat16 stay well within
 
 
 def check_vectors(given: str, documents: int) -> None:
-    """Find what is wrong with a path before the teacher is loaded."""
+    """Check a path before the teacher is loaded."""
     path = Path(given).expanduser()
     if not path.exists():
         raise bad_input(path, "teacher.vectors: no such file or folder", FORMS)
@@ -45,7 +45,7 @@ def check_vectors(given: str, documents: int) -> None:
 
 
 def use_vectors(given: str, outputs: StoredOutputs, teacher: Any, corpus: Texts, write: bool) -> None:
-    """Let `outputs`, the teacher's, have the document vectors at a path; with `write`, copy those to be copied."""
+    """Let `outputs`, the teacher's, use the document vectors at a path; with `write`, copy them if necessary."""
     path, own = Path(given).expanduser(), outputs.stores[DOCUMENT]
     check_vectors(given, len(corpus))
     if path.is_dir() and not is_an_index(path):
@@ -58,12 +58,12 @@ def use_vectors(given: str, outputs: StoredOutputs, teacher: Any, corpus: Texts,
 
 @dataclass(frozen=True)
 class Source:
-    """Vectors of documents: `take` gives [n, dim] for rows of the corpus that are among `known`."""
+    """Document vectors: `take` returns [n, dim] for rows of the corpus that are in `known`."""
 
     path: Path
     known: np.ndarray
     take: Callable[[np.ndarray], np.ndarray]
-    remedy: str  # where they are not the teacher's
+    remedy: str  # if the vectors are not the teacher's
 
 
 def _lacks_some(store: EncodingStore, corpus: Texts) -> bool:
@@ -71,7 +71,7 @@ def _lacks_some(store: EncodingStore, corpus: Texts) -> bool:
 
 
 def _blocks(texts: Texts) -> Iterator[tuple[np.ndarray, list[str]]]:
-    """Row numbers and texts, a block at a time."""
+    """Row numbers and texts, in blocks."""
     for start in range(0, len(texts), BLOCK):
         rows = np.arange(start, min(start + BLOCK, len(texts)))
         yield rows, texts.take(rows)
@@ -99,7 +99,7 @@ def _say_how_many(path: Path, known: int, documents: int) -> None:
 
 
 def _require_exact(path: Path) -> IndexManifest:
-    """Refuse an index whose vectors are not those that the model gave, or not of whole documents."""
+    """Refuse an index whose vectors are not exactly the model's, or are not for whole documents."""
     manifest = IndexManifest.load(path)
     facts = manifest.dense
     if facts is None:
@@ -146,7 +146,7 @@ def _of_file(path: Path, teacher: Any, corpus: Texts) -> Source:
 
 
 def _mapped(path: Path, documents: int) -> np.ndarray:
-    """The rows [documents, dim] of a file, mapped into memory."""
+    """The rows [documents, dim] of a file, memory-mapped."""
     if path.suffix != ".npy":
         raise bad_input(path, "teacher.vectors: is not a .npy file", FORMS)
     try:
@@ -164,7 +164,7 @@ def _mapped(path: Path, documents: int) -> np.ndarray:
 
 
 def _compare(found: Source, teacher: Any, corpus: Texts) -> None:
-    """Refuse vectors that the teacher did not make: it encodes some documents, spread over the corpus, again."""
+    """Refuse vectors from another model: the teacher encodes some documents, spread over the corpus, again."""
     rows = found.known[np.unique(np.linspace(0, len(found.known) - 1, COMPARED).astype(np.int64))]
     given, own = found.take(rows), teacher.encode(corpus.take(rows), DOCUMENT)
     _require_finite(found.path, given, corpus, rows)
@@ -189,7 +189,7 @@ def _require_finite(path: Path, vectors: np.ndarray, corpus: Texts, rows: np.nda
 
 
 def _copy(found: Source, store: EncodingStore, corpus: Texts) -> None:
-    """Put vectors into the run's store, a block at a time."""
+    """Copy vectors into the run's store, block by block."""
     with progress(f"Reading {found.path.name}", len(found.known)) as advance, store.writing():
         for start in range(0, len(found.known), BLOCK):
             rows = found.known[start : start + BLOCK]

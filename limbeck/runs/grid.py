@@ -1,9 +1,9 @@
-"""The grid of a sweep: which recipes it runs, and what each is called.
+"""The grid of a sweep: its recipes and their names.
 
-An axis is `KEY=A,B,C`: a key of the recipe and the values it takes. Three keys are short for others: `objective` is
-what the last stage learns by (`softmax_ce + 0.1 * one_hot` is two of them), `objective.tau` is an argument of it,
-which objectives without such an argument leave alone, and `variant` is another student, with stages of its own if it
-needs them, by a shipped name or from a file.
+An axis is `KEY=A,B,C`: a key of the recipe and its values. Three keys are shortcuts: `objective` is the objective of
+the last stage (`softmax_ce + 0.1 * one_hot` is two objectives); `objective.tau` is an argument of it, ignored by
+objectives without that argument; and `variant` is another student, with its own stages if it needs them, given by a
+shipped name or a file.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.files import digest, slug
 from limbeck.objectives import parse
 from limbeck.objectives.names import argument_names, with_argument
-from limbeck.recipe.files import hint_at_new_names, load_recipe, parse_recipe, set_value, vary
+from limbeck.recipe.files import hint_at_new_names, load_recipe, of_kind, parse_recipe, set_value, vary
 from limbeck.recipe.recipe import Recipe
 
-OBJECTIVE, VARIANT = "objective", "variant"
-WHOLE = {VARIANT: 0, OBJECTIVE: 1}  # laid over the recipe first: they replace what other keys are parts of
+OBJECTIVE, VARIANT, KIND = "objective", "variant", "student.kind"
+WHOLE = {VARIANT: 0, OBJECTIVE: 1, KIND: 2}  # applied first: they replace parts that contain other keys
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A key of the recipe and the values it takes, as they are written."""
+    """A key of the recipe and its values, as strings."""
 
     key: str
     values: tuple[str, ...]
@@ -42,20 +42,20 @@ class Axis:
 
 @dataclass(frozen=True)
 class Cell:
-    """One place in the grid: the values of all axes, and the recipe that has them."""
+    """One point of the grid: the values of all axes, and the resulting recipe."""
 
-    name: str  # what tells it apart: arguments that its objectives lack are left out
+    name: str  # a unique name, without arguments that its objectives do not have
     recipe: Recipe
-    full_name: str  # with the values of all axes that change
+    full_name: str  # includes the values of all axes that change
     settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
-        """A directory's name; the digest keeps apart what only punctuation tells apart."""
+        """A directory name; the digest distinguishes names that differ only in punctuation."""
         return f"{slug(self.full_name)[:60]}-{digest(self.full_name)[:6]}"
 
     def with_seed(self, seed: int) -> Recipe:
-        """The recipe with a seed for the student alone: its queries and its teacher stay those of the grid."""
+        """The recipe with another seed for the student only: its queries and its teacher are shared by the grid."""
         recipe = self.recipe
         data = recipe.data.model_copy(update={"seed": recipe.data_seed})
         teacher = recipe.teacher and recipe.teacher.model_copy(update={"seed": recipe.teacher_seed})
@@ -76,7 +76,7 @@ def parse_axis(text: str, option: str = "--over") -> Axis:
 
 
 def split_outside(text: str, separator: str) -> list[str]:
-    """The parts of `text` between separators outside of brackets and quotes, without outer spaces."""
+    """The parts of `text` between separators outside brackets and quotes, without surrounding spaces."""
     parts, open_ones = [""], list[str]()
     for character in text:
         if open_ones and character == open_ones[-1]:
@@ -93,10 +93,10 @@ def split_outside(text: str, separator: str) -> list[str]:
 
 
 def cells(recipe: Recipe, axes: Sequence[Axis], within: Cell | None = None) -> list[Cell]:
-    """Every combination of the axes' values, each validated; combinations that come to the same recipe count once.
+    """Every combination of the axes' values, validated; combinations that give the same recipe count once.
 
-    Their names begin with that of the cell they lie within. Without axes there is one cell, called as that one or as
-    the recipe is.
+    Their names begin with the name of the cell that contains them. Without axes there is one cell, named after that
+    cell or after the recipe.
     """
     base, option = recipe.model_dump(mode="json"), "--over" if within is None else "--tune"
     prefix, full_prefix = (within.name, within.full_name) if within is not None else ("", "")
@@ -115,8 +115,8 @@ def cells(recipe: Recipe, axes: Sequence[Axis], within: Cell | None = None) -> l
 
 
 def load_base(source: str | Path | dict[str, Any] | Recipe, overrides: Sequence[str], axes: Sequence[Axis]) -> Recipe:
-    """The recipe that axes are laid over. One that is wrong by itself has their first values: what an axis replaces
-    need not fit the rest.
+    """The recipe that the axes change. If it is invalid by itself, the first values of the axes are applied: a value
+    that an axis replaces need not fit the rest.
     """
     try:
         return load_recipe(source, list(overrides))
@@ -128,7 +128,7 @@ def load_base(source: str | Path | dict[str, Any] | Recipe, overrides: Sequence[
 
 
 def _first_values(axes: Sequence[Axis]) -> Iterator[str]:
-    """As overrides; a variant and an objective's arguments are left out, which depend on what they are laid over."""
+    """The settings as overrides, without a variant and objective arguments, which depend on the recipe."""
     for axis in axes:
         if axis.key == OBJECTIVE:
             yield f"stages.-1.objectives={json.dumps(split_outside(axis.values[0], '+'))}"
@@ -137,14 +137,14 @@ def _first_values(axes: Sequence[Axis]) -> Iterator[str]:
 
 
 def refuse_repeated(axes: Sequence[Axis]) -> None:
-    """Refuse a key that two axes have: the later one would undo the earlier."""
+    """Refuse a key in two axes: the later one would undo the earlier."""
     repeated = next((key for key, count in Counter(axis.key for axis in axes).items() if count > 1), None)
     if repeated is not None:
         raise LimbeckError(f"{repeated}: is named twice in --over and --tune; give all its values in one option")
 
 
 def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
-    """Refuse `objective.NAME` where no objective has an argument of that name, and `device`: they change nothing."""
+    """Refuse axes without effect: `device`, and `objective.NAME` if no objective has such an argument."""
     if any(axis.key == "device" for axis in axes):
         raise LimbeckError("device: cannot vary, because a sweep runs on one device; use --device")
     objectives = [text for cell in grid for text in _last_objectives(cell.recipe)]
@@ -157,7 +157,7 @@ def refuse_unused(axes: Sequence[Axis], grid: Sequence[Cell]) -> None:
 
 
 def _last_objectives(recipe: Recipe) -> list[str]:
-    """Those of the last stage, which `objective` varies; none where nothing is trained."""
+    """The objectives of the last stage, which `objective` varies; empty if nothing is trained."""
     return recipe.stages[-1].objectives if recipe.stages else []
 
 
@@ -173,9 +173,9 @@ def _applying(settings: Iterable[tuple[str, str]], recipe: Recipe) -> list[tuple
 
 
 def _words(settings: Iterable[tuple[str, str]], axes: Sequence[Axis]) -> Iterator[str]:
-    """Short names of settings: an objective by itself, else the last part of the key, if that is unambiguous.
+    """Short names of settings: an objective itself, otherwise the last part of the key if it is unambiguous.
 
-    What never changes tells nothing apart and is left out, unless there is nothing else.
+    Values that never change are left out, unless there is nothing else.
     """
     last = Counter(axis.key.rpartition(".")[2] for axis in axes)
     changing = {axis.key for axis in axes if len(axis.values) > 1} or {axis.key for axis in axes}
@@ -198,6 +198,8 @@ def _set(values: dict[str, Any], key: str, value: str, option: str) -> dict[str,
         return copy
     if key == VARIANT:
         return vary(values, value)
+    if key == KIND:
+        return values | {"student": of_kind(values["student"], value)}
     if key.startswith(f"{OBJECTIVE}."):
         copy = deepcopy(values)
         argument = key.removeprefix(f"{OBJECTIVE}.")

@@ -1,4 +1,4 @@
-"""Measurements on disk: each is kept as it is made, so that a run that is killed while measuring goes on."""
+"""Measurements on disk: each is saved when it is made, so that a killed run can continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULT = "result.json"
 def once(
     place: Path, measure: Callable[[], Measured], result_type: type[SystemResult], of: str | None = None
 ) -> Measured:
-    """What `measure` finds, from `place` if it was found before; `of` says of which weights it has to be."""
+    """The result of `measure`, from `place` if it is there; `of` identifies the weights that it must belong to."""
     kept = read_if_whole(place / RESULT)
     if kept is None or kept.get("of") != of:
         save_measured(measure(), place, of)
@@ -26,7 +26,7 @@ def once(
 
 
 def save_measured(measured: Measured, place: Path, of: str | None = None) -> None:
-    """A measurement as a file: the row, its per-query values, and the ranking they come from."""
+    """A measurement as a file: the row, its per-query values, and their ranking."""
     place.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"row": asdict(measured.row), "result": measured.result.as_json(), "run": measured.run}
     record |= {} if measured.distances is None else {"distances": measured.distances}

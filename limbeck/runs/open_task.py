@@ -1,4 +1,4 @@
-"""Which task a recipe is about: its data decide."""
+"""Choose the task of a recipe by its data."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from limbeck.runs.task import Task
 
 
 def open_task(recipe: Recipe, folder: Path) -> Task:
-    """The task of a recipe's data; what it shares between students is kept in `folder`."""
+    """The task of a recipe's data; `folder` holds what students share."""
     data = load(recipe.data.source)
     return by_kind(data, lambda _: RankingTask(recipe, folder), lambda _: PairTask(recipe, folder))

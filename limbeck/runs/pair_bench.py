@@ -1,4 +1,4 @@
-"""Measuring models on the test pairs of a pair task."""
+"""Measure models on the test pairs of a pair task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PairBench(Bench):
-    """Measures models on the test pairs of a task, all in the same way."""
+    """Measures all models on the test pairs of a task in the same way."""
 
     def __init__(self, task: PairTask) -> None:
         self.task, self.spec = task, task.recipe.evaluation
@@ -28,7 +28,7 @@ class PairBench(Bench):
     def model(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
         scores, calibration = matcher.score(self.texts), self.task.calibration(matcher)
-        if calibration is not None:  # so that yes and no are separated at dev's threshold, not at 0
+        if calibration is not None:  # so that the decision uses dev's threshold instead of 0
             scores = calibration.logits(scores)
         result = PairResult.of(scores, self.labels, self.task.measures)
         speed = pair_speed(matcher, self.texts)

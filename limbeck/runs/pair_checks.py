@@ -1,4 +1,4 @@
-"""What a pair set and a recipe have to agree on, before anything is trained; all conflicts are reported at once."""
+"""Check that a pair set and a recipe fit together before training; all conflicts are reported at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLASSES = "use class_ce and soft_class_ce, as the recipe dipair-classes does"
 
 
 def check_pairs(recipe: Recipe, data: PairData, unlabelled: Sequence[Pair], measures: Sequence[str] | None) -> None:
-    """Refuse what else would fail when a teacher has been trained, or would not fail and mean nothing."""
+    """Refuse what would fail after a teacher is trained, or would give meaningless results."""
     spec = recipe.data
     splits = {name: data.splits[name] for name in (spec.train, spec.dev, spec.test) if name in data.splits}
     problems = [
@@ -37,7 +37,7 @@ def check_pairs(recipe: Recipe, data: PairData, unlabelled: Sequence[Pair], meas
 
 
 def _texts(recipe: Recipe, name: str, splits: Splits, unlabelled: Sequence[Pair]) -> Iterator[str]:
-    """All pairs have as many texts, and a model that reads a number of texts reads that number."""
+    """All pairs must have the same number of texts, which must match the models that read a fixed number."""
     count = next((len(pair.texts) for pairs in splits.values() for pair in pairs), 2)
     further = {recipe.data.unlabelled or "": unlabelled}
     for split, pairs in {**splits, **further}.items():
@@ -92,9 +92,9 @@ def _no_class(pair: Pair, count: int) -> str | None:
 
 
 def _mixed(source: str, splits: Splits) -> Iterator[str]:
-    """Where the labels of one split are 0 and 1, so are all: one other would make the task a graded one.
+    """If the labels of one split are 0 and 1, all splits must have them: one other label would make the task graded.
 
-    Training may have probabilities where dev and test have their ends alone.
+    Training labels may be probabilities if dev and test have only 0 and 1.
     """
     labelled = {split: pairs for split, pairs in splits.items() if any(pair.label is not None for pair in pairs)}
     plain = next((split for split, pairs in labelled.items() if only_yes_or_no(pairs)), None)
@@ -111,7 +111,7 @@ def _mixed(source: str, splits: Splits) -> Iterator[str]:
 
 
 def _first_each(source: str, splits: Splits, problem_of: Callable[[Pair], str | None]) -> Iterator[str]:
-    """The first pair of each split that has a problem, by its file and line."""
+    """The first pair with a problem in each split, by file and line."""
     for split, pairs in splits.items():
         for number, pair in enumerate(pairs, 1):
             if problem := problem_of(pair):

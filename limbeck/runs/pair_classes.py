@@ -1,4 +1,4 @@
-"""What the labels of a pair set mean for a recipe: classes, which need an output each, or grades on some scale."""
+"""What the labels of a pair set mean for a recipe: classes, with one output each, or grades on a scale."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from limbeck.recipe.stage import Stage
 
 
 def has_classes(stages: Iterable[Stage]) -> bool:
-    """Whether some objective of the stages is about classes."""
+    """Whether some objective of the stages uses classes."""
     found = [objective for stage in stages for _, objective in stage.weighted_objectives()]
     return any(isinstance(objective, class_ce | soft_class_ce) for objective in found)
 
 
 def with_classes(recipe: Recipe) -> Recipe:
-    """The recipe with an output for each class of its data, where its objectives are about classes and it says none."""
+    """The recipe with one output per class of its data, if its objectives use classes and it does not set outputs."""
     trained = recipe.teacher.train if recipe.teacher is not None else None
     wanting = ["student"] if recipe.student.output_count == 1 and has_classes(recipe.stages) else []
     if recipe.teacher is not None and trained is not None and trained.output_count == 1:
@@ -36,7 +36,7 @@ def with_classes(recipe: Recipe) -> Recipe:
 
 
 def class_count(data: PairData) -> int | None:
-    """The number of classes that labels are of; None where they are no classes."""
+    """The number of classes of the labels; None if they are not classes."""
     if data.classes is not None:
         return len(data.classes)
     labels = [pair.label for pairs in data.splits.values() for pair in pairs if pair.label is not None]
@@ -47,7 +47,7 @@ def class_count(data: PairData) -> int | None:
 
 
 def grade_range(data: PairData) -> tuple[float, float] | None:
-    """The ends of the scale that labels are grades on; None where they are probabilities, names or soft labels."""
+    """The ends of the scale of graded labels; None if labels are probabilities, names or soft labels."""
     labels = [pair.label for pairs in data.splits.values() for pair in pairs if pair.label is not None]
     numbers = [label for label in labels if not isinstance(label, tuple)]
     if data.classes is not None or not labels or len(numbers) < len(labels):
@@ -57,7 +57,7 @@ def grade_range(data: PairData) -> tuple[float, float] | None:
 
 
 def scaled(labels: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
-    """Grades as probabilities: the lowest is 0, the highest 1."""
+    """Grades as probabilities: the lowest becomes 0, the highest 1."""
     low, high = ends
     return ((labels - low) / (high - low)).astype(labels.dtype)
 

@@ -1,4 +1,4 @@
-"""The pairs of a run: which are trained on, which are dev, which are test."""
+"""The pairs of a run: train, dev and test."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class PairSplits:
-    """Pairs by their use. Unlabelled ones are trained on with the teacher's scores alone; `dev` has them only where
-    there is no label at all.
+    """Pairs by their use. Unlabelled pairs are only trained on with the teacher's scores; they are in `dev` only if no
+    pair has a label.
     """
 
     train: list[Pair]
@@ -26,8 +26,8 @@ class PairSplits:
 
 
 def split_pairs(data: PairData, spec: DataSpec, seed: int, unlabelled: Sequence[Pair] = ()) -> PairSplits:
-    """The pairs of a run. A missing dev split is held out of train; a pair of dev or test is not trained on, not turned
-    round either, and not looked at in dev if it is one of test.
+    """The pairs of a run. A missing dev split is held out of train. A pair of dev or test is not trained on, in either
+    order, and a test pair is not used in dev.
     """
     test = _labelled(data, spec.test)
     tested = _either_way(test)
@@ -62,10 +62,10 @@ def _labelled(data: PairData, split: str | None) -> list[Pair]:
 
 
 def _drawn(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
-    """`count` of the pairs in an order that depends on seed and texts alone: a larger draw contains the smaller."""
+    """`count` pairs in an order that depends only on seed and texts: a larger draw contains the smaller one."""
     return sorted(pairs, key=lambda pair: digest(str(seed), *pair.texts))[:count]
 
 
 def unlabelled_pairs(path: str) -> list[Pair]:
-    """The pairs of a file, whatever its labels say."""
+    """The pairs of a file, ignoring its labels."""
     return [replace(pair, label=None) for pairs in load_pairs(path).splits.values() for pair in pairs]

@@ -1,4 +1,4 @@
-"""A pair task: is it a match, which class, how similar. Pairs are lists of one; the rest is as for rankings."""
+"""A pair task: match or not, which class, how similar. Pairs are lists of one; the rest is as for rankings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from limbeck.training.pair_scores import open_pair_scores, pair_scores
 from limbeck.training.processes import is_main
 from limbeck.training.trainer import standardiser
 
-REMEMBERED = 4  # models whose scores of dev are kept
+REMEMBERED = 4  # number of models whose dev scores are kept
 
 
 class PairTask(Task):
@@ -89,10 +89,10 @@ class PairTask(Task):
         return PairBench(self)
 
     def require_outputs(self, who: str, matcher: Matcher) -> None:
-        """Classes have an output each; whether teacher and student have as many is not a matter of the task."""
+        """Each class has its own output; this task does not check that teacher and student have the same number."""
 
     def can_measure(self, matcher: Matcher) -> bool:
-        """One score says yes or no as well as two classes do."""
+        """Accept one score for a yes-or-no task as well as two classes."""
         wanted = self.recipe.student.output_count
         return matcher.outputs == wanted or max(matcher.outputs, wanted) <= 2
 
@@ -101,7 +101,7 @@ class PairTask(Task):
 
     @cached_property
     def measures(self) -> list[str] | None:
-        """The recipe's, or None for those of the task."""
+        """The recipe's measures, or None for the defaults of the task."""
         given = self.recipe.evaluation.measures
         if given == EvaluationSpec().measures:
             return None
@@ -128,9 +128,10 @@ class PairTask(Task):
         return measure
 
     def _dev_scores(self, matcher: Matcher) -> np.ndarray:
-        """A model's scores of dev. A student is judged on it when it ends, and calibrated, and compared: scored once.
+        """A model's scores of dev. They are computed once for evaluation, calibration and comparison of a student.
 
-        By weights alone, so not while outputs of a frozen encoder, which may be rounded, replace it.
+        The cache key is the weights, so it is not used while (possibly rounded) stored outputs replace a frozen
+        encoder.
         """
         texts = [pair.texts for pair in self.splits.dev]
         if matcher.reads_stored_outputs:
@@ -143,7 +144,7 @@ class PairTask(Task):
 
     @cached_property
     def student_dev(self) -> DevMeasure | None:
-        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+        """How a student is evaluated during training; without labels, by its agreement with the teacher."""
         dev = self.splits.dev
         if self.judged_dev is not None or not dev or self.teacher is None:
             return self.judged_dev
@@ -177,7 +178,7 @@ class PairTask(Task):
         return open_pair_scores(self.scores_place, self.teacher)
 
     def teacher_scores(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """The teacher's logits of pairs, [pairs] or [pairs, classes]; what is stored is not computed again."""
+        """The teacher's logits of pairs, [pairs] or [pairs, classes]; stored ones are not computed again."""
         assert self.teacher is not None
         return pair_scores(self.teacher, pairs, self.store)
 
@@ -189,7 +190,7 @@ class PairTask(Task):
             say(str(found))
 
     def calibration(self, matcher: Matcher) -> Calibration | None:
-        """A model's probabilities and threshold by dev; None where the task is not yes or no."""
+        """A model's probabilities and threshold, from dev; None if the task is not yes or no."""
         dev = self.splits.dev if self.judged_dev is not None else []
         labels = label_array(dev) if dev else np.zeros(0)
         if matcher.outputs != 1 or len(np.unique(labels)) != 2 or not np.isin(labels, (0, 1)).all():
@@ -197,7 +198,7 @@ class PairTask(Task):
         scores = self._dev_scores(matcher)
         try:
             return calibrate(scores, labels, self.recipe.evaluation.threshold)
-        except LimbeckError as error:  # hours of training are not to be lost for it
+        except LimbeckError as error:  # do not lose hours of training over it
             say(f"{error}; the threshold is chosen for f1 instead")
             return calibrate(scores, labels)
 
@@ -233,7 +234,7 @@ class PairTask(Task):
 
     @cached_property
     def grades(self) -> tuple[float, float] | None:
-        """The ends of the scale that labels are grades on; None where they are probabilities or classes."""
+        """The ends of the scale of graded labels; None if labels are probabilities or classes."""
         ends = grade_range(self.data)
         if ends is not None and is_main():
             say(f"{self.data.name}: labels run from {ends[0]:g} to {ends[1]:g}; binary_ce scales them to 0 to 1")

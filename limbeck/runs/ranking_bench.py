@@ -1,4 +1,4 @@
-"""Measuring models on the test queries of a ranking task."""
+"""Measure models on the test queries of a ranking task."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Besides:
-    """Further queries that are re-ranked: training queries, or those of another data set."""
+    """More queries to re-rank: training queries, or those of another data set."""
 
-    name: str  # of the columns
+    name: str  # prefix of the column names
     data: RankingData
     labels: Qrels
     candidates: dict[str, list[str]]
 
 
 class RankingBench(Bench):
-    """Measures models on the test queries of a task, all in the same way."""
+    """Measures all models on the test queries of a task in the same way."""
 
     def __init__(self, task: RankingTask) -> None:
         self.task, self.spec = task, task.recipe.evaluation
@@ -103,7 +103,7 @@ class RankingBench(Bench):
         return Measured(row, result, run, query_distances(matcher, data.queries.take(data.queries.rows(self.labels))))
 
     def bm25(self) -> Measured:
-        """BM25 searches the whole corpus: it found the candidates, so its order of them is the search's too."""
+        """BM25 searches the whole corpus: the candidates are its search results, in order."""
         queries = list(self.labels)
         run, result = self._judged(self.task.bm25(queries, self.spec.depth))
         if self.spec.task == "both":
@@ -118,7 +118,7 @@ class RankingBench(Bench):
     def _with_besides(
         self, run: Run, result: RankingResult, ranker: Callable[[Besides], Run]
     ) -> tuple[Run, RankingResult]:
-        """The first measure on the further queries too, under names of their own; scores of training queries stay."""
+        """The first measure on the other queries too, under separate names; scores of training queries are kept."""
         judging = [name for name in self.spec.measures if not needs_answers(name)]  # other sets may have no answers
         first, level = (judging or ["ndcg@10"])[0], self.spec.relevance_level
         found, kept = {}, run
@@ -132,7 +132,7 @@ class RankingBench(Bench):
         return kept, replace(result, besides=found)
 
     def _bm25_order(self, part: Besides) -> Run:
-        """Candidates in the order in which BM25 found them."""
+        """Candidates in BM25's order."""
         return {
             query: {document: -float(rank) for rank, document in enumerate(documents)}
             for query, documents in part.candidates.items()
@@ -140,11 +140,11 @@ class RankingBench(Bench):
 
 
 def _means(result: RankingResult) -> dict[str, float]:
-    """The means of all measures, those on further queries last."""
+    """The means of all measures, those on other queries last."""
     return result.means | {name: float(np.mean([*values.values()])) for name, values in result.besides.items()}
 
 
 def _both(reranked: RankingResult, retrieved: RankingResult) -> RankingResult:
-    """Re-ranking's values under their own names, retrieval's under `search ...`."""
+    """Re-ranking measures under their own names, retrieval measures as `search ...`."""
     searched = {f"search {name}": values for name, values in retrieved.per_query.items()}
     return replace(reranked, per_query=reranked.per_query | searched)

@@ -1,4 +1,4 @@
-"""How a model is judged on dev queries while it trains: by their labels, or by how well it follows the teacher."""
+"""Evaluate a model on dev queries during training: with labels, or by its agreement with the teacher."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JudgedDev:
     train_labels: Qrels
     train_candidates: dict[str, list[str]]
     bf16: bool = False
-    run: Run = field(default_factory=dict)  # the last one that was judged
+    run: Run = field(default_factory=dict)  # the last one that was evaluated
 
     def __call__(self, matcher: Matcher) -> dict[str, float]:
         with in_bf16(matcher, self.bf16):
@@ -41,7 +41,7 @@ class JudgedDev:
 
 @dataclass(frozen=True)
 class AgreementWithTeacher:
-    """How alike a model and the teacher order the candidates of dev queries, where dev has no labels."""
+    """The agreement of a model and the teacher on the candidates of dev queries, if dev has no labels."""
 
     data: RankingData
     reference: Run  # the teacher's

@@ -1,4 +1,4 @@
-"""One run's data, candidates and teacher, each made once and kept where the run finds it again."""
+"""One run's data, candidates and teacher; each is made once and cached."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from limbeck.training.trainer import standardiser
 
 
 class RankingTask(Task):
-    """A ranking set, candidates for its queries, and the teacher's scores of those."""
+    """A ranking set, candidates for its queries, and the teacher's scores of them."""
 
     result_type = RankingResult
 
@@ -92,7 +92,7 @@ class RankingTask(Task):
         return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled)
 
     def warn_of_irrelevance(self) -> None:
-        """Say that measures are 0 because no test document is relevant enough, not because models are bad."""
+        """Warn that measures are 0 because no test document has the required grade, not because models are bad."""
         labels, level = self.splits.test_labels, self.recipe.evaluation.relevance_level
         best = max((grade for grades in labels.values() for grade in grades.values()), default=level)
         if best < level:
@@ -139,7 +139,7 @@ class RankingTask(Task):
         return bm25_candidates(self.data, query_ids, depth, self.sparse)
 
     def candidates(self, query_ids: list[str], split: str, depth: int) -> dict[str, list[str]]:
-        """What is re-ranked for each query: BM25's best, or lists that were given."""
+        """The candidates of each query: BM25's best, or given lists."""
         spec = self.recipe.evaluation
         source = spec.candidates if split == self.recipe.data.test else spec.dev_candidates or spec.candidates
         index = self.sparse if source == "bm25" else None
@@ -151,15 +151,15 @@ class RankingTask(Task):
 
     @property
     def dev_split(self) -> str:
-        """Where the dev queries come from; the training split, where dev is held out of it."""
+        """The split of the dev queries; the training split, if dev is held out of it."""
         spec = self.recipe.data
         return spec.dev if spec.dev is not None and spec.dev in self.data.qrels else spec.train
 
     @cached_property
     def judged_dev(self) -> JudgedDev | None:
-        """How a model is judged while it trains, where dev has labels.
+        """How a model is evaluated during training, if dev has labels.
 
-        One process judges for all; the others need no candidates, and build no BM25 for them.
+        One process evaluates for all; the others need no candidates and build no BM25.
         """
         spec, splits = self.recipe.evaluation, self.splits
         if not splits.dev_labels:
@@ -179,7 +179,7 @@ class RankingTask(Task):
 
     @cached_property
     def student_dev(self) -> DevMeasure | None:
-        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+        """How a student is evaluated during training; without labels, by its agreement with the teacher."""
         if self.judged_dev is not None or not self.splits.dev:
             return self.judged_dev
         reference = self.teacher_run(self.candidates(self.splits.dev, self.dev_split, self.recipe.evaluation.dev_depth))
@@ -189,12 +189,12 @@ class RankingTask(Task):
 
     @cached_property
     def store(self) -> ScoreStore:
-        """The teacher's scores on disk, keyed by who the teacher is."""
+        """The teacher's scores on disk, keyed by the teacher's identity."""
         assert self.teacher is not None
         return ScoreStore.open(self.scores_place, teacher_identity(self.teacher, self.data))
 
     def teacher_run(self, candidates: dict[str, list[str]]) -> Run:
-        """The teacher's scores of some candidates; computed and stored where it has a model, else looked up."""
+        """The teacher's scores of some candidates; computed and stored if it has a model, otherwise looked up."""
         spec = self.recipe.teacher
         if spec is None:
             return {}
@@ -238,9 +238,9 @@ class RankingTask(Task):
         return standardiser(spec.standardise, torch.tensor(known))
 
     def lists(self, stage: Stage, seed: int) -> RankingLists | TextLists:
-        """The training lists of a stage, with stored teacher scores if an objective asks for them.
+        """The training lists of a stage, with stored teacher scores if an objective needs them.
 
-        Objectives that look at queries alone train on all of them, with documents or without.
+        Objectives that only use queries train on all of them, with or without documents.
         """
         data, splits = self.data, self.splits
         if stage.takes_texts:
@@ -271,7 +271,7 @@ class RankingTask(Task):
         return RankingLists(data.corpus, data.queries, queries, stage.lists.size, stage.lists.pick, seed)
 
     def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:
-        """Half of them queries, as far as there are so many."""
+        """Texts of which half are queries, if there are enough."""
         queries = documents = list[str]()
         share = None if most is None else most // len(positions)
         if 0 in positions:
@@ -282,7 +282,7 @@ class RankingTask(Task):
         return [list(dict.fromkeys(queries)), list(dict.fromkeys(documents))]
 
     def _texts(self, sides: frozenset[str], most: int | None, seed: int) -> tuple[list[str], list[str]]:
-        """Training queries and documents of the corpus, with those that were given without labels; `most` are drawn."""
+        """Training queries and documents of the corpus, including extra unlabelled ones; at most `most` are drawn."""
         corpus = self.data.corpus
         queries = self._queries_and_spans if "queries" in sides else []
         further = self._further_documents if "documents" in sides else []
@@ -292,7 +292,7 @@ class RankingTask(Task):
 
     @cached_property
     def _queries_and_spans(self) -> list[str]:
-        """The texts of all training queries, and as many spans of each document as the recipe asks for."""
+        """The texts of all training queries, and the number of spans of each document that the recipe asks for."""
         queries, count = self.data.queries, self.recipe.data.spans
         found = queries.take(queries.rows(self.splits.train))
         if not count:

@@ -1,6 +1,6 @@
-"""The reference of a run: the dual encoder whose embeddings a student should have.
+"""The reference of a run: the dual encoder whose embeddings a student learns.
 
-It is the teacher, if that is a dual encoder, or else the model that the student starts from, with all its layers.
+It is the teacher if that is a dual encoder, otherwise the model that the student starts from, with all its layers.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def has_one_vector(matcher: object) -> bool:
-    """Whether a matcher keeps one vector of a text."""
+    """Whether a matcher has one vector per text."""
     return encodes_apart(matcher) and matcher.encoding(0).tokens is None
 
 
 @dataclass
 class Reference:
-    """The dual encoder whose space a student should live in, and its embeddings, kept with the run."""
+    """The dual encoder whose space a student should share, and its embeddings, cached with the run."""
 
     task: Task
 
@@ -47,7 +47,7 @@ class Reference:
 
     @cached_property
     def embeddings(self) -> StoredOutputs:
-        """Kept with the run; document vectors that the user has are not computed. The main process copies those."""
+        """Cached with the run; document vectors from the user are not computed again. The main process copies them."""
         found = stored_embeddings(self.matcher, self.task.folder / "teacher" / "embeddings")
         if self._given is not None:
             if self.is_known and self.matcher is not self.task.teacher:
@@ -58,12 +58,12 @@ class Reference:
         return found
 
     def check_given(self) -> None:
-        """Find what is wrong with document vectors of the user before a teacher is loaded."""
+        """Check document vectors from the user before a teacher is loaded."""
         if self._given is not None:
             check_vectors(self._given, len(self.task.corpus))
 
     def read_given(self) -> None:
-        """Read or copy document vectors of the user now, in all processes, before anything is trained."""
+        """Read or copy document vectors from the user now, in all processes, before training."""
         if self._given is not None:
             with main_first():
                 _ = self.embeddings
@@ -74,7 +74,7 @@ class Reference:
         return None if spec is None else spec.vectors
 
     def serve_documents(self, matcher: Matcher) -> None:
-        """Use stored vectors instead of a document tower that is the teacher's own; it must not be trained."""
+        """Use stored vectors instead of a document tower that belongs to the teacher; it must not be trained."""
         if not self._is_stored or not self.is_known or not has_one_vector(self.task.teacher):
             return
         if has_one_vector(matcher) and matcher.identity(1) == self.matcher.identity(1):
@@ -92,7 +92,7 @@ class Reference:
 
     @property
     def is_known(self) -> bool:
-        """Whether the run's teacher is ready; before that it is not asked for anything."""
+        """Whether the run's teacher is ready; before that it must not be used."""
         return self.task.teacher_is_ready
 
     def of(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -102,9 +102,9 @@ class Reference:
 
 
 def untrained_start(spec: MatcherConfig) -> Matcher:
-    """The start with all its layers and its own pooling, on as many tokens as the model that starts from it reads.
+    """The start with all its layers and its own pooling, reading as many tokens as the model that starts from it.
 
-    An encoder that was not trained to match is a dual encoder: the cosine of its pooled vectors.
+    An encoder that was not trained for matching counts as a dual encoder: the cosine of its pooled vectors.
     """
     matcher = load_matcher(spec.init_from)
     matcher.limit_tokens(spec.document_length)

@@ -1,4 +1,4 @@
-"""What students are held against: the teacher, BM25, and the model that they start from as it is."""
+"""The models that students are compared with: the teacher, BM25, and the untrained model that they start from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from limbeck.training.processes import main_first
 
 
 def measure_references(task: Task, place: Path | None = None) -> dict[str, Measured]:
-    """Every reference under a name for its directory; those that lie in `place` already are not measured again."""
+    """Every reference, by the name of its directory; those in `place` are not measured again."""
     found = {}
     for name, measure in _references(task):
         try:
@@ -45,7 +45,7 @@ def _references(task: Task) -> Iterator[tuple[str, Callable[[], Measured]]]:
         if baseline in own:
             yield own[baseline]
         start = task.first_start().init_from
-        if baseline == "start" and (spec is None or start != spec.model):  # else that row is there already
+        if baseline == "start" and (spec is None or start != spec.model):  # otherwise the teacher's row is the same
             yield f"{start}, as it is", partial(_start, task)
 
 
@@ -61,7 +61,7 @@ def _start(task: Task) -> Measured:
 
 
 def _as_it_is(task: Task, spec: MatcherConfig) -> Matcher:
-    """The start of a model, if it gives the scores that the task asks for."""
+    """The start of a model, if its scores fit the task."""
     try:
         matcher = untrained_start(spec)
     except LimbeckError as error:
@@ -73,7 +73,7 @@ def _as_it_is(task: Task, spec: MatcherConfig) -> Matcher:
 
 
 def teacher_below_its_start(task: Task) -> str | None:
-    """A line about a teacher that was trained and is worse on dev than what it started from; None where it is not.
+    """A warning about a trained teacher that is worse on dev than its own start, or None.
 
     It is measured before students learn from the teacher, and saved with it.
     """
@@ -93,7 +93,7 @@ def teacher_below_its_start(task: Task) -> str | None:
 
 
 def _on_dev(task: Task, spec: MatcherConfig) -> dict[str, object]:
-    """The first dev measure of the teacher and of its start; of the teacher alone, where the start gives no score."""
+    """The first dev measure of the teacher and of its start; only of the teacher if the start gives no score."""
     judge, last = task.judged_dev, len(task.recipe.teacher.stages) - 1  # type: ignore[union-attr]
     assert judge is not None and task.teacher is not None
     seen = best_on_dev(task.log, "teacher", last) or judge(task.teacher)

@@ -19,7 +19,7 @@ RowKind = Literal["teacher", "baseline", "student"]
 class ResultRow:
     """One line of the table. `ms_per_query` is the time to re-rank one query's candidates, one query at a time.
 
-    Whatever can be encoded ahead is: a dual encoder's time is that of encoding the query and of the inner products.
+    Everything that can be precomputed is: a dual encoder's time is encoding the query plus the inner products.
     """
 
     name: str
@@ -27,10 +27,10 @@ class ResultRow:
     measures: dict[str, float]
     objective: str | None = None
     spread: dict[str, float] | None = None  # standard deviation of each measure over seeds
-    runs: int = 1  # seeds that the measures are the means of
-    failed: list[str] | None = None  # what went wrong with the others
-    chosen: str | None = None  # the setting that was chosen on dev, where there was a choice
-    logged: str | None = None  # what the log calls the students of a sweep's row, before the seed
+    runs: int = 1  # number of seeds in the means
+    failed: list[str] | None = None  # errors of the other seeds
+    chosen: str | None = None  # the setting chosen on dev, if there was a choice
+    logged: str | None = None  # prefix of the students of a sweep's row in the log
     kept: float | None = None  # share of the teacher's quality above chance, by the first measure
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
@@ -41,19 +41,19 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Measured:
-    """A row, and the per-query values it came from."""
+    """A row, and its values per query."""
 
     row: ResultRow
     result: SystemResult
-    run: Run  # of the test queries, and of training queries where some were measured
+    run: Run  # of the test queries, and of training queries if some were measured
     distances: list[float] | None = None  # between its embeddings of test queries: see `query_distances`
-    teacher: str | None = None  # the row that it is held against; the first teacher's by default
+    teacher: str | None = None  # the row to compare it with; the first teacher's by default
 
 
 def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: str | None = None) -> Measured:
-    """One row for the runs of one recipe under several seeds: means, with their spread.
+    """One row for the runs of one recipe with several seeds: means, with their spread.
 
-    The times are the best ones: students of one recipe are equally fast, and what else a machine does only slows them.
+    The times are the best ones: students of one recipe are equally fast, and other load only makes them slower.
     """
     rows = [one.row for one in measured]
     values = {key: np.array([row.measures[key] for row in rows]) for key in rows[0].measures}
@@ -74,9 +74,9 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
 
 
 def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:
-    """Relate every row to the teacher's, and every student to the row called `against` (the teacher by default).
+    """Compare every row with the teacher's, and every student with the row `against` (by default the teacher's).
 
-    Where there is no row of that name nothing is tested. Where several students are tested, `p_holm` is the p-value
+    If there is no row of that name, nothing is tested. If several students are tested, `p_holm` is the p-value
     corrected for their number.
     """
     teachers = {measured.row.name: measured for measured in rows if measured.row.kind == "teacher"}
@@ -114,7 +114,7 @@ def _kept(ours: Measured, teacher: Measured, measure: str) -> float | None:
 
 
 def _speedup(row: ResultRow, teacher: ResultRow) -> float | None:
-    """By the time of a query where there is one, else by pairs a second."""
+    """The speed-up by the time of a query if it is known, otherwise by pairs per second."""
     if row.ms_per_query and teacher.ms_per_query:
         return teacher.ms_per_query / row.ms_per_query
     if row.ms_per_query is None and row.pairs_per_second and teacher.pairs_per_second:

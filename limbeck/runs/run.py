@@ -31,10 +31,10 @@ from limbeck.training.processes import is_main, main_first, start_processes
 def distill(
     recipe: str | Path | dict[str, Any] | Recipe, out: str | Path | None = None, overrides: list[str] | None = None
 ) -> Result:
-    """Run a recipe. Killed at any point and called again, it goes on where it was; a finished run is returned as is."""
+    """Run a recipe. After a kill, call it again to resume; a finished run is returned as is."""
     resolved = load_recipe(recipe, overrides)
     use_recipe_device(resolved.device)
-    chosen_device()  # one that does not exist is refused before anything is written
+    chosen_device()  # refuse an unknown device before anything is written
     start_processes()
     checked = with_classes(resolved)
     folder = Path(out) if out is not None else Path("runs") / checked.name
@@ -49,14 +49,14 @@ def distill(
         if not task.has_test:
             say(f"{task.data.name}: {task.no_test()}, so the student will not be measured")
         student = train_student(task, checked, "student", folder / "student")
-        with main_first() as main:  # one process measures: the others would be timed against each other
+        with main_first() as main:  # one process measures: others would disturb the timing
             if main:
                 finish_run(checked, folder, _measured(task, student), began)
         return read_results(folder)
 
 
 def _measured(task: Task, student: Matcher) -> Trained:
-    """Teacher, baselines and the student on the test examples; what a killed run has measured is not measured again."""
+    """Measure teacher, baselines and student on the test examples; earlier measurements of a killed run are reused."""
     if not task.has_test:
         return Trained([task], [], [], [])
     recipe, place = task.recipe, task.work / "measured"

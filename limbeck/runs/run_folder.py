@@ -1,4 +1,4 @@
-"""A run's directory: claiming it for a recipe, writing what came out, and reading a finished one."""
+"""A run's directory: claim it for a recipe, write the results, read a finished one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Result:
     folder: Path
     rows: list[ResultRow]
     seconds: float
-    warnings: list[str] = field(default_factory=list)  # what the rows do not say by themselves
+    warnings: list[str] = field(default_factory=list)  # notes on the rows
 
     @property
     def student(self) -> Matcher:
@@ -49,7 +49,7 @@ class Result:
 
 
 def finished_run(folder: Path) -> Result:
-    """A run that was done before; a report that a kill left out is made now."""
+    """The result of a run that is finished; write its report if a kill prevented that."""
     say(f"{folder}: this run is already finished")
     result = read_results(folder)
     with main_first() as main:
@@ -70,17 +70,17 @@ def read_results(folder: Path) -> Result:
 
 
 def claim_folder(folder: Path, recipe: Recipe) -> None:
-    """Make `folder` this recipe's run directory, or refuse if it is another's."""
+    """Make `folder` this recipe's run directory; refuse it if it belongs to another."""
     place = folder / "recipe.yaml"
     if folder.exists() and not folder.is_dir():
         raise LimbeckError(f"{folder}: is a file; choose another --out")
     with main_first():
         recover_directory(place)
         left = [path.name for path in folder.iterdir()] if folder.exists() else []
-        if left == ["recipe.yaml"]:  # nothing has been done yet: a mistake may be corrected
+        if left == ["recipe.yaml"]:  # nothing is done yet, so the recipe may change
             write_recipe(recipe, place)
         elif place.exists():
-            # Without the device: a run may go on elsewhere.
+            # Without the device: a run may continue on another.
             theirs, ours = (each.model_dump(mode="json", exclude={"device"}) for each in (load_recipe(place), recipe))
             difference = _difference(theirs, ours)
             if difference:
@@ -119,7 +119,7 @@ def write_results(
     sweep: dict[str, Any] | None = None,
     warnings: Sequence[str] = (),
 ) -> None:
-    """`metrics.json` and `report.html`. `sweep` is the plan of one."""
+    """Write `metrics.json` and `report.html`. `sweep` is the plan of a sweep."""
     metrics = {
         "title": title,
         "data": {"name": task.data.name, **task.facts()},
@@ -136,6 +136,6 @@ def write_results(
 
 
 def versions() -> dict[str, str]:
-    """What produced the numbers."""
+    """The versions and settings behind the numbers."""
     packages = ("torch", "transformers", "sentence-transformers", "numpy")
     return {"limbeck": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}

@@ -1,4 +1,4 @@
-"""A student before its first stage: its layers chosen, built, and led into the space of its reference."""
+"""A student before its first stage: choose its layers, build it, and map it into the space of its reference."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from limbeck.training.processes import main_first
 from limbeck.training.stages import frozen
 from limbeck.training.teachers import EMBEDDINGS, require_signals
 
-SHORT = "a"  # a text that every model reads whole
+SHORT = "a"  # a text that is short enough for every model
 LAYERS_ON = 400  # texts on which subsets of layers are compared
 
 
 def start_student(task: Task, recipe: Recipe, work: Path) -> Matcher:
-    """The recipe's student before its first stage, with everything done that takes no gradient."""
+    """The recipe's student before its first stage, after all steps without gradients."""
     config, seed, reference = task.student_spec(recipe.student), recipe.seed, task.reference
     if isinstance(config.layers, str):
         config = config.model_copy(update={"layers": _chosen_layers(task, config, reference, work, seed)})
@@ -55,23 +55,23 @@ def start_student(task: Task, recipe: Recipe, work: Path) -> Matcher:
 
 
 def untrained_student(stages: Sequence[Stage], config: MatcherConfig, seed: int) -> Matcher:
-    """The student that a config describes, which can freeze and show what its stages ask for."""
-    if isinstance(config.layers, str):  # any subset will do, to find what is wrong with the rest
+    """The student of a config, checked that it can freeze and compute what its stages need."""
+    if isinstance(config.layers, str):  # any subset will do to check the rest
         config = config.model_copy(update={"layers": 1})
     torch.manual_seed(seed)
     student = build(config)
     for stage in stages:
         still = frozen(student, stage.freeze)
-        if not stage.restores_tokens:  # which trains a head that is still to come
+        if not stage.restores_tokens:  # a token head does not exist yet
             still.leaves_something()
         require_signals("student", student, stage.student_signals)
     return student
 
 
 def _documents_of_reference(student: Matcher, reference: EncodingMatcher) -> None:
-    """Refuse queries that learn one model's space and meet the documents of another.
+    """Refuse queries that learn the space of one model while documents come from another.
 
-    Models that differ only in lengths or precision are the same here, so a short text is compared.
+    Models that differ only in lengths or precision count as the same, so a short text is compared.
     """
     if 1 in student.trained_positions or student.identity(1) == reference.identity(1):
         return
@@ -83,7 +83,7 @@ def _documents_of_reference(student: Matcher, reference: EncodingMatcher) -> Non
 
 
 def _same_size(student: Matcher, reference: EncodingMatcher, seed: int) -> None:
-    """Give a student whose embeddings have another size than its reference's a projection to that size."""
+    """If a student's embeddings have another size than its reference's, add a projection to that size."""
     ours, theirs = student.encoding(0), reference.encoding(0)
     if ours is None or ours.dim == theirs.dim:
         return
@@ -95,7 +95,7 @@ def _same_size(student: Matcher, reference: EncodingMatcher, seed: int) -> None:
 
 
 def _chosen_layers(task: Task, config: MatcherConfig, reference: Reference, work: Path, seed: int) -> tuple[int, ...]:
-    """The layers that `auto` chooses; a resumed run takes those that it chose before."""
+    """The layers that `auto` chooses; a resumed run reuses its earlier choice."""
     place = work / "layers.json"
     with main_first() as main:
         if main and read_if_whole(place) is None:

@@ -2,14 +2,14 @@
 
     sweep("demo", over=["objective=one_hot,softmax_ce", "student.dim=64,128"], seeds=3)
 
-A sweep's directory is a run's, with more than one student in it:
+A sweep's directory is like a run's, with more than one student:
 
-    students/NAME/seed-0/    a run of its own: recipe.yaml, student/, result.json
-    student/                 the best of them on dev
+    students/NAME/seed-0/    one run: recipe.yaml, student/, result.json
+    student/                 the best student on dev
 
-Runs of the same data and teacher share both: a teacher is trained once, a pair is scored by it once. A run that is
-done is not done again, so a sweep that was cut short goes on, and one that gets more values or seeds does only what
-is new. A run that fails is named in the table and tried again the next time; the others go on.
+Runs with the same data and teacher share both: a teacher is trained once and scores a pair once. A finished run is
+not repeated, so an interrupted sweep can continue, and a sweep with more values or seeds runs only the new ones. A
+run that fails is named in the table and tried again the next time; the others continue.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from limbeck.sealed import read_if_whole, read_sealed, write_sealed
 
 PLAN = "sweep.json"
 MEASURED = "measured.json"
-DONE = "done.json"  # in references/: all of them are measured
-BEST = "best.json"  # whose copy the sweep's own student is: its weights may have been dropped
+DONE = "done.json"  # in references/: all references are measured
+BEST = "best.json"  # which student was copied; its own weights may have been dropped
 ERROR = "error.txt"  # in a student's folder: why it failed
 NO_DEV = "--tune requires dev queries; give data.dev, or drop --tune"
 
@@ -67,19 +67,19 @@ def sweep(
     note: str = "",
     keep: bool = True,
 ) -> Result:
-    """Run the grid that `over` spans, `seeds` times, and gather it.
+    """Run the grid of `over` with `seeds` seeds, and combine the results.
 
-    `tune` spans a grid of its own inside every cell: its values are tried with the first seed, the best on dev is
-    taken, and only that one is run under all seeds and measured on test. `against` names the cell that the others are
-    tested against, the first by default. The best cell on dev answers `questions`, for the report. Without `keep` the
-    students' weights are dropped once they are measured, except the best one's.
+    `tune` spans an inner grid in every cell: its values are tried with the first seed, the best on dev is chosen, and
+    only that one is run with all seeds and measured on test. `against` names the cell that the others are tested
+    against, by default the first. The best cell on dev answers `questions`, for the report. Without `keep`, the
+    students' weights are deleted after they are measured, except the best one's.
     """
     axes = [axis if isinstance(axis, Axis) else parse_axis(axis) for axis in over]
     tuned = [axis if isinstance(axis, Axis) else parse_axis(axis, "--tune") for axis in tune]
     refuse_repeated([*axes, *tuned])
     base = load_base(recipe, overrides, [*axes, *tuned])
     use_recipe_device(base.device)
-    chosen_device()  # one that does not exist is refused before anything is written
+    chosen_device()  # refuse an unknown device before anything is written
     grid = [replace(cell, recipe=with_classes(cell.recipe)) for cell in cells(base, axes)]
     refuse_unused([*axes, *tuned], grid)
     tries = {cell.name: cells(cell.recipe, tuned, cell) for cell in grid}
@@ -96,7 +96,7 @@ def sweep(
     work = _Sweep(base, folder, [base.seed + number for number in range(seeds)], several=_differ(tries))
     for cell in [tried for some in tries.values() for tried in some]:
         work.check(cell, tuned=len(tuned) > 0)
-    claim_folder(folder, base)  # only now: a mistake leaves no folder behind
+    claim_folder(folder, base)  # only now, so that a mistake leaves no folder behind
     with alone_in(folder):
         for task in work.tasks.values():
             task.folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def sweep(
 
 
 def _place_for(out: str | Path | None, base: Recipe) -> Path:
-    """The sweep's directory, which may be there if it is of the same recipe."""
+    """The sweep's directory, which may exist if it belongs to the same recipe."""
     folder = Path(out) if out is not None else Path("runs") / f"{base.name}-sweep"
     if (folder / METRICS).exists() and not (folder / STUDENTS).exists():
         raise LimbeckError(f"{folder}: contains a run of `limbeck distill`; choose another --out")
@@ -146,7 +146,7 @@ def _command(
     folder: Path,
     keep: bool,
 ) -> str:
-    """The command line of a sweep; a recipe that came from Python is the one in its directory, with its changes."""
+    """The command line of a sweep; a recipe from Python is named by its file in the directory, with its overrides."""
     named = isinstance(recipe, str | Path)
     options = [("--set", text) for text in overrides if named]
     options += [("--over", str(axis)) for axis in axes] + [("--tune", str(axis)) for axis in tuned]
@@ -157,7 +157,7 @@ def _command(
 
 
 def _is_finished(folder: Path, plan: dict[str, Any]) -> bool:
-    """Whether this very grid was gathered already, and no run of it failed."""
+    """Whether this grid is finished and no run of it failed."""
     if not all((folder / name).exists() for name in (METRICS, MEASURED, PLAN)) or read_json(folder / PLAN) != plan:
         return False
     return not any(row.failed for row in read_results(folder).rows)
@@ -172,7 +172,7 @@ def _reference(names: list[str], against: str | None) -> str:
 
 
 def _shared(recipe: Recipe) -> str:
-    """What has to be equal for two runs to share data, teacher and measurements."""
+    """What must be equal for two runs to share data, teacher and measurements."""
     return digest(*(json.dumps(recipe.model_dump(mode="json")[part]) for part in ("data", "teacher", "evaluation")))
 
 
@@ -181,7 +181,7 @@ def _differ(tries: dict[str, list[Cell]]) -> bool:
 
 
 def _refuse_no_dev(task: Task) -> None:
-    """Refuse to tune where nothing tells settings apart. A teacher with a model always can, once it is made."""
+    """Refuse to tune if settings cannot be compared on dev. A teacher with a model can always compare them."""
     teacher = task.recipe.teacher
     judges = task.judged_dev is not None or (teacher is not None and not teacher.only_scores)
     if not task.facts()["queries_dev"] or not (judges or _dev_measure(task) is not None):
@@ -189,7 +189,7 @@ def _refuse_no_dev(task: Task) -> None:
 
 
 def _read_teacher(task: Task) -> None:
-    """Load a teacher that is not to be trained, or its scores, unless it has been measured and may never be needed."""
+    """Load an untrained teacher, or its scores, unless it has been measured and may not be needed."""
     teacher = task.recipe.teacher
     if teacher is None or teacher.train is not None or (task.folder / "references" / DONE).exists():
         return
@@ -199,7 +199,7 @@ def _read_teacher(task: Task) -> None:
 
 
 def _dev_measure(task: Task) -> DevMeasure | None:
-    """How students are judged on dev; without labels the teacher judges them, and has to be ready."""
+    """How students are evaluated on dev; without labels this needs the teacher."""
     if task.judged_dev is None:
         prepare_teacher(task)
     return task.student_dev
@@ -213,13 +213,13 @@ class _Sweep:
         self.tasks: dict[str, Task] = {}
         self.owners: dict[str, str] = {}  # the first cell of each task
         self.errors: list[str] = []
-        self.lost: dict[str, list[str]] = {}  # cells all of whose seeds failed
-        self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, a seed, what came out
-        self.measured_at: dict[str, list[str]] = {}  # of references: the row's name, and its directories
+        self.lost: dict[str, list[str]] = {}  # cells for which all seeds failed
+        self.points: list[tuple[dict[str, str], int, Measured]] = []  # a cell's settings, seed and result
+        self.measured_at: dict[str, list[str]] = {}  # for references: the row's name, and its directories
         self.done: list[tuple[float, Cell, Cell, int]] = []  # dev quality, cell, its setting, seed
 
     def task(self, recipe: Recipe) -> Task:
-        """The task of all runs with this data and teacher; in the sweep's own directory if there is only one."""
+        """The task of all runs with this data and teacher; in the sweep's own directory if there is only one task."""
         key = _shared(recipe)
         if key not in self.tasks:
             place = self.folder / "shared" / key[:8] if self.several else self.folder
@@ -227,7 +227,7 @@ class _Sweep:
         return self.tasks[key]
 
     def check(self, cell: Cell, tuned: bool) -> None:
-        """Read the data of a cell: what is wrong with them, or lacks for tuning, is said once, and before training."""
+        """Read the data of a cell; report problems with them, or with tuning, once and before training."""
         recipe = cell.with_seed(self.seeds[0])
         known = _shared(recipe) in self.tasks
         task = self.task(recipe)
@@ -241,12 +241,12 @@ class _Sweep:
             _read_teacher(task)
 
     def _teacher_name(self, task: Task) -> str:
-        """What the teacher's row is called: one of several goes by the first cell that learns from it."""
+        """The name of the teacher's row; if there are several teachers, with the first cell that learns from it."""
         return f"teacher of {self.owners[_shared(task.recipe)]}" if self.several else "teacher"
 
     @property
     def used(self) -> list[Task]:
-        """The tasks of what was measured: those of failures, and of settings that were not chosen, have no part."""
+        """The tasks of what was measured, without failures and settings that were not chosen."""
         return [task for key, task in self.tasks.items() if key in self.owners]
 
     @property
@@ -255,7 +255,7 @@ class _Sweep:
         return self.used[0]
 
     def cell(self, cell: Cell, tries: list[Cell]) -> Measured | None:
-        """All seeds of one cell, after its tuning; None if every one of them failed."""
+        """All seeds of one cell, after its tuning; None if all of them failed."""
         failed: list[str] = []
         chosen = self._tuned(cell, tries, failed)
         found = []
@@ -278,7 +278,7 @@ class _Sweep:
         return replace(gathered, row=row, teacher=self._teacher_name(task))
 
     def _tuned(self, cell: Cell, tries: list[Cell], failed: list[str]) -> Cell | None:
-        """The setting with the best first seed on dev; the only one, where there is nothing to choose."""
+        """The setting whose first seed is best on dev; if there is only one, that one."""
         if len(tries) == 1:
             return tries[0]
         values = []
@@ -294,7 +294,7 @@ class _Sweep:
         return best
 
     def _attempt(self, work: Any, place: Path, what: str, failed: list[str]) -> Any:
-        """The result of `work`; if it fails, None, and the reason is noted. Without its teacher no run can end."""
+        """The result of `work`, or None if it fails; then the reason is stored. A failed teacher ends the sweep."""
         try:
             result = work()
             (place / ERROR).unlink(missing_ok=True)
@@ -320,13 +320,13 @@ class _Sweep:
         recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
         task = self.task(recipe)
         claim_folder(place, recipe)
-        label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # names checkpoints too
+        label = tried.full_name if len(self.seeds) == 1 else f"{tried.full_name}, seed {seed}"  # for checkpoints too
         student = train_student(task, recipe, label, place / "student")
         shutil.rmtree(place / "work", ignore_errors=True)
         return task, place, student
 
     def _dev(self, cell: Cell, tried: Cell, seed: int) -> float:
-        """The student's quality on dev, from its file if it is known."""
+        """The student's quality on dev, from its file if possible."""
         known = self._place(cell, tried, seed) / "dev.json"
         if read_if_whole(known) is None:
             task, _, student = self._student(cell, tried, seed)
@@ -337,7 +337,7 @@ class _Sweep:
         return float(next(iter(read_sealed(known).values())))
 
     def _measured(self, cell: Cell, tried: Cell, seed: int) -> Measured:
-        """A run's result, from its files if they are there."""
+        """A run's result, from its files if possible."""
         place = self._place(cell, tried, seed)
         if read_if_whole(place / RESULT) is None:
             task, place, student = self._student(cell, tried, seed)
@@ -369,7 +369,7 @@ class _Sweep:
         return found
 
     def _named(self, measured: Measured, task: Task) -> Measured:
-        """A reference under a name of its own, where several tasks have one."""
+        """A reference with a unique name, if several tasks have one."""
         teacher = self._teacher_name(task)
         if measured.row.kind == "teacher":
             return replace(measured, row=replace(measured.row, name=teacher), teacher=teacher)
@@ -377,7 +377,7 @@ class _Sweep:
         return replace(measured, row=replace(measured.row, name=name), teacher=teacher)
 
     def places(self) -> dict[str, list[str]]:
-        """Where the measurements of each row are: there may also be settings that are no longer chosen."""
+        """The directories of each row's measurements; there may be others, of settings that are no longer chosen."""
         found = dict(self.measured_at)
         for _, cell, tried, seed in self.done:
             place = self._place(cell, tried, seed).relative_to(self.folder)
@@ -385,7 +385,7 @@ class _Sweep:
         return found
 
     def keep_best(self) -> None:
-        """Copy the student with the best first dev measure to where a run has its student."""
+        """Copy the student with the best first dev measure to the place of a run's student."""
         _, cell, tried, seed = max(self.done, key=lambda found: found[0])
         self.best_name, place = cell.name, self._place(cell, tried, seed)
         kept, origin, known = self.folder / "student", self.folder / BEST, str(place.relative_to(self.folder))

@@ -1,6 +1,6 @@
-"""A task, ranking or pairs: its data, its training lists, how models are judged on dev and measured on test.
+"""A task, ranking or pairs: its data, its training lists, evaluation on dev and measurement on test.
 
-Everything else in a run goes through these methods and does not ask which task it is.
+Everything else in a run uses these methods and does not check which task it is.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DevMeasure = Callable[[Matcher], dict[str, float]]
 
 
 class Task(ABC):
-    """One run's data and teacher, each made once and kept where the run finds it again."""
+    """One run's data and teacher; each is made once and cached."""
 
-    result_type: ClassVar[type[SystemResult]]  # what `bench` finds out about a model
+    result_type: ClassVar[type[SystemResult]]  # the type of result that `bench` gives
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self.recipe, self.folder = recipe, folder
@@ -43,10 +43,10 @@ class Task(ABC):
         self.teacher_is_ready = False  # until `prepare_teacher`
         self._teacher: Matcher | None = None
         self.reference = Reference(self)
-        self.warnings: list[str] = []  # for the table and the report; each is said when it is found
+        self.warnings: list[str] = []  # for the table and the report; each is also printed at once
 
     def warn(self, line: str | None) -> None:
-        """Say a line once, and keep it for the end."""
+        """Print a line once, and keep it for the report."""
         if line is not None and line not in self.warnings:
             self.warnings.append(line)
             if is_main():
@@ -54,7 +54,7 @@ class Task(ABC):
 
     @property
     def teacher(self) -> Matcher | None:
-        """The teacher's model; None where there is none. Only known once `prepare_teacher` has run."""
+        """The teacher's model, or None. Only available after `prepare_teacher`."""
         if not self.teacher_is_ready:
             raise RuntimeError("the teacher is not ready: call prepare_teacher first")
         return self._teacher
@@ -64,7 +64,7 @@ class Task(ABC):
         self.teacher_is_ready, self._teacher = True, found
 
     def teacher_gives_cosines(self, treatment: str) -> bool:
-        """Whether the teacher's scores are cosines, which no temperature for logits fits; says what is done to them."""
+        """Whether the teacher's scores are cosines, which no temperature for logits fits; prints the treatment."""
         found = scores_are_cosines(self.teacher)
         if found and is_main():
             say(f"the teacher's scores are cosines: {treatment} for training (teacher.standardise: none leaves them)")
@@ -76,98 +76,98 @@ class Task(ABC):
 
     @property
     def corpus(self) -> Texts:
-        """All documents, where a task has them apart from the examples."""
+        """All documents, if a task has them in addition to the examples."""
         raise LimbeckError("teacher.vectors: pairs have no corpus, and vectors belong to one; drop teacher.vectors")
 
     @property
     @abstractmethod
     def measured_as(self) -> str:
-        """What metrics.json calls the task; the report chooses its words by it."""
+        """The name of the task in metrics.json; the report chooses its words by it."""
 
     @property
     @abstractmethod
     def has_test(self) -> bool:
-        """Whether there is something labelled to report on."""
+        """Whether there are labelled test examples to report on."""
 
     def no_test(self) -> str:
-        """Why there is nothing to report on."""
+        """Why there are no labelled test examples."""
         return f"no labelled split {self.recipe.data.test!r}"
 
     @abstractmethod
     def facts(self) -> dict[str, int]:
-        """How much there is of what, for the report."""
+        """The amount of data, for the report."""
 
-    def check(self, recipe: Recipe) -> None:  # noqa: B027 (a ranking set's mistakes are found as it is read)
-        """Refuse data that do not fit the recipe, before anything is trained."""
+    def check(self, recipe: Recipe) -> None:  # noqa: B027 (mistakes in a ranking set are found when it is read)
+        """Refuse data that do not fit the recipe, before training."""
 
     @property
     @abstractmethod
     def judged_dev(self) -> DevMeasure | None:
-        """How a model is judged while it trains, where dev has labels."""
+        """How a model is evaluated during training, if dev has labels."""
 
     @property
     @abstractmethod
     def student_dev(self) -> DevMeasure | None:
-        """How a student is judged while it trains; without labels, by how well it follows the teacher."""
+        """How a student is evaluated during training; without labels, by its agreement with the teacher."""
 
     @property
     def snapshot_dev(self) -> DevMeasure | None:
-        """What keeps its scores of dev for the analysis of snapshots; None where there is no such analysis."""
+        """Stores dev scores for the analysis of snapshots; None if there is no such analysis."""
         return None
 
     @property
     @abstractmethod
     def bench(self) -> Bench:
-        """Measures models on the test examples, all in the same way."""
+        """Measures all models on the test examples in the same way."""
 
     def measure_student(self, name: str, student: Matcher, recipe: Recipe) -> Measured:
-        """A student's row, with the objectives that it learnt by."""
+        """A student's row, with its objectives."""
         objectives = " + ".join(text for stage in recipe.stages for text in stage.objectives)
         return self.bench.model(name, "student", student, objectives)
 
     def own_baselines(self) -> dict[str, tuple[str, Callable[[], Measured]]]:
-        """Baselines that only this task has, by their names in a recipe: a row's name, and how it is measured."""
+        """Baselines that only this task has, by their names in a recipe: the row's name, and how to measure it."""
         return {}
 
     @abstractmethod
     def require_outputs(self, who: str, matcher: Matcher) -> None:
-        """Refuse a model that gives more scores per pair than the task can use."""
+        """Refuse a model with more scores per pair than the task can use."""
 
     @abstractmethod
     def can_measure(self, matcher: Matcher) -> bool:
-        """Whether a model's number of scores per pair fits the task's."""
+        """Whether a model's number of scores per pair fits the task."""
 
     def refuse_analyses(self, folder: Path) -> None:  # noqa: B027 (most tasks have analyses)
-        """Raise where a finished run of this task cannot be analysed further."""
+        """Raise an error if a finished run of this task cannot be analysed further."""
 
     def analyse(self, measured: Sequence[Measured], folder: Path, names: Sequence[str], strict: bool = False) -> None:  # noqa: B027
-        """Compute the analyses called `names` that this task has, and keep them in `folder`."""
+        """Compute those analyses in `names` that this task has, and store them in `folder`."""
 
     def answer(self, teacher: Matcher, name: str, student: Matcher, questions: Sequence[str]) -> list[dict[str, Any]]:
-        """What teacher and student answer to questions in somebody's own words."""
+        """The answers of teacher and student to a user's own questions."""
         return []
 
     def read_given_scores(self) -> None:  # noqa: B027 (most tasks have none)
-        """Read teacher scores that were made elsewhere, so that a mistake in them is found early."""
+        """Read teacher scores from elsewhere, so that mistakes in them are found early."""
 
     @property
     @abstractmethod
     def standardise(self) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """What is done to the teacher's scores before an objective sees them."""
+        """The transformation of the teacher's scores before an objective uses them."""
 
     def after_training(self, student: Matcher, place: Path) -> None:  # noqa: B027 (most tasks keep nothing)
-        """What is saved with a student once it is trained."""
+        """Save more files with a trained student."""
 
     @abstractmethod
     def sample_texts(self, most: int | None, seed: int, positions: Sequence[int] = (0, 1)) -> list[list[str]]:
-        """Distinct training texts at `positions`, `most` in all or all there are; for what is fitted in closed form."""
+        """Distinct training texts at `positions`, at most `most` in total, for closed-form fits."""
 
     @abstractmethod
     def lists(self, stage: Stage, seed: int) -> Examples:
-        """What a stage trains on, with stored teacher scores if it asks for them."""
+        """The training data of a stage, with stored teacher scores if it needs them."""
 
     def student_spec(self, spec: MatcherConfig) -> MatcherConfig:
-        """The student's description with `teacher` made a folder; it reads texts behind a ColBERT's markers."""
+        """The student's config with `teacher` replaced by a folder; from a ColBERT teacher it takes the markers."""
         names = spec.taken_from_teacher
         if not names:
             return spec
@@ -180,7 +180,7 @@ class Task(ABC):
         return spec.model_copy(update=changed)
 
     def first_start(self) -> MatcherConfig:
-        """The student's start, or where the teacher started if that is the teacher."""
+        """The student's start; if that is the teacher, the teacher's own start."""
         recipe = self.recipe
         if recipe.student.init_from != TEACHER or recipe.teacher is None:
             return recipe.student
@@ -189,7 +189,7 @@ class Task(ABC):
 
     @property
     def scores_place(self) -> Path:
-        """Where a teacher's model puts its scores, and finds those that are there."""
+        """The folder in which a teacher's model stores its scores and finds existing ones."""
         spec = self.recipe.teacher
         place = Path(spec.scores) if spec is not None and spec.scores else self.folder / "teacher" / "scores"
         if place.is_file():

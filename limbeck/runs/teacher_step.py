@@ -1,4 +1,4 @@
-"""The teacher step of a run: load the recipe's teacher, or train it first. Nothing else in a run trains one."""
+"""The teacher step of a run: load the recipe's teacher, or train it first. This is the only step that trains it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limbeck.training.stages import Fit, fit
 def prepare_teacher(task: Task) -> Matcher | None:
     """The teacher's model, loaded or trained now if this task does not have it yet.
 
-    None where there is no teacher, or only its scores are known. What reads `task.teacher` comes after this step.
+    None if there is no teacher, or only its scores. Code that reads `task.teacher` must run after this step.
     """
     if not task.teacher_is_ready:
         task.teacher_failed = True
@@ -27,13 +27,13 @@ def prepare_teacher(task: Task) -> Matcher | None:
 
 
 def has_to_be_trained(task: Task) -> bool:
-    """Whether the teacher step will train: what is cheap to check is checked before it."""
+    """Whether the teacher step will train; cheap checks are done before it."""
     spec = task.recipe.teacher
     return spec is not None and spec.train is not None and not teacher_place(task.folder).exists()
 
 
 def teacher_place(folder: Path) -> Path:
-    """Where a run keeps the teacher that it trained."""
+    """The folder of the teacher that a run trained."""
     return folder / "teacher" / "model"
 
 

@@ -1,4 +1,4 @@
-"""Training one student: check what is cheap, make the teacher ready, build, gather what it learns from, fit, save."""
+"""Train one student: cheap checks, teacher, build, gather the training data, fit, save."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from limbeck.training.trainer import keep_snapshot
 
 
 def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher:
-    """A trained student, from `place` if it is there already.
+    """A trained student, loaded from `place` if it is there already.
 
-    `recipe` is the task's, or one that differs from it in the student, its stages or its seed.
+    `recipe` is the task's recipe, or one that differs only in the student, its stages or its seed.
     """
     if not place.exists():
         check_before_teacher(task, recipe)
@@ -44,9 +44,9 @@ def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher
 
 
 def check_before_teacher(task: Task, recipe: Recipe) -> None:
-    """Find what is wrong with data, recipe and student before hours go into a teacher."""
+    """Check data, recipe and student before spending hours on a teacher."""
     task.check(recipe)
-    _ = task.judged_dev  # reads the data: a mistake there is named before any model is asked for
+    _ = task.judged_dev  # reads the data, so that mistakes are found before a model is loaded
     task.reference.check_given()
     if not recipe.student.taken_from_teacher and has_to_be_trained(task):
         untrained_student(recipe.stages, recipe.student, recipe.seed)
@@ -55,7 +55,7 @@ def check_before_teacher(task: Task, recipe: Recipe) -> None:
 def _needs_teacher(task: Task, recipe: Recipe) -> bool:
     """Whether the student learns or starts from the teacher, or is compared with it on dev without labels.
 
-    Vectors that were given are compared with the teacher's before anything is trained.
+    Vectors from the user are compared with the teacher's before training.
     """
     if recipe.teacher is not None and recipe.teacher.vectors is not None:
         return True
@@ -68,7 +68,7 @@ def _distils(recipe: Recipe) -> bool:
 
 
 def _fit_settings(task: Task, recipe: Recipe, name: str, place: Path, student: Matcher, teacher: Matcher | None) -> Fit:
-    """How the student is fitted: the teacher's signals, live or cached, the dev measure, and where things are kept."""
+    """How to fit the student: the teacher's signals (live or cached), the dev measure, and folders."""
     teacher = teacher if _distils(recipe) else None
     _refuse_outputs(task, student, teacher)
     live = teacher if recipe.teacher is not None and recipe.teacher.live else None
@@ -76,7 +76,7 @@ def _fit_settings(task: Task, recipe: Recipe, name: str, place: Path, student: M
     how.outputs = task.work / "frozen"
     _add_teacher_signals(how, teacher, task.reference, recipe.stages)
     if _distils(recipe):
-        lists = [task.lists(stage, recipe.seed) for stage in recipe.stages]  # all scores, before their statistics
+        lists = [task.lists(stage, recipe.seed) for stage in recipe.stages]  # their statistics need all scores
         how.standardise = task.standardise
         for stage, some in zip(recipe.stages, lists, strict=True):
             if isinstance(some, TextLists):
@@ -103,7 +103,7 @@ def _refuse_outputs(task: Task, student: Matcher, teacher: Matcher | None) -> No
 
 
 def _add_teacher_signals(how: Fit, teacher: Matcher | None, reference: Reference, stages: Sequence[Stage]) -> None:
-    """Refuse a teacher that cannot show what the objectives need; embeddings that it lacks are the reference's."""
+    """Refuse a teacher without the signals that the objectives need; missing embeddings come from the reference."""
     how.cached_teacher = teacher if how.teacher is None else None
     for stage in stages:
         if teacher is not None:
@@ -116,7 +116,7 @@ def _add_teacher_signals(how: Fit, teacher: Matcher | None, reference: Reference
 def _save(task: Task, student: Matcher, place: Path) -> None:
     with main_first() as main:
         if main:
-            beside = place.with_name(f".{place.name}.new")  # the student appears with all that belongs to it
+            beside = place.with_name(f".{place.name}.new")  # so that the student appears together with its other files
             student.save_pretrained(beside)
             task.after_training(student, beside)
             beside.rename(place)

@@ -14,26 +14,27 @@ if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
 
 AUTO = "auto"
-PACKAGES = {  # what each runtime needs, and the extra that installs it
+PACKAGES = {  # what each runtime needs to run a graph and, last, to make one; and the extra that installs it
     "torch": ((), ""),
-    "onnx": (("onnx", "onnxruntime"), "onnx"),
-    "int8": (("onnx", "onnxruntime"), "onnx"),
-    "openvino": (("onnx", "openvino"), "openvino"),
+    "onnx": (("onnxruntime", "onnx"), "onnx"),
+    "int8": (("onnxruntime", "onnx"), "onnx"),
+    "openvino": (("openvino", "onnxruntime", "onnx"), "openvino"),
 }
 RUNTIMES = tuple(PACKAGES)
 
 
-def missing_package(runtime: str) -> str | None:
-    """The first package that a runtime needs and that is not installed."""
-    return next((name for name in PACKAGES[runtime][0] if find_spec(name) is None), None)
+def missing_package(runtime: str, only_run: bool = False) -> str | None:
+    """The first package that a runtime needs and that is not installed; `only_run` graphs that are there already."""
+    needed = PACKAGES[runtime][0][:1] if only_run else PACKAGES[runtime][0]
+    return next((name for name in needed if find_spec(name) is None), None)
 
 
-def require_runtime(name: str, option: str = "--runtime") -> str:
+def require_runtime(name: str, option: str = "--runtime", only_run: bool = False) -> str:
     """Refuse what names no runtime, and one whose packages are not installed."""
     if name != AUTO and name not in PACKAGES:
         known = [*RUNTIMES, AUTO]
         raise LimbeckError(f"{option} {name}: no such runtime; {did_you_mean(name, known)}")
-    missing = missing_package(name) if name != AUTO else None
+    missing = missing_package(name, only_run) if name != AUTO else None
     if missing is not None:
         remedy = f"run `pip install 'limbeck[{PACKAGES[name][1]}]'`, or use {option} torch"
         raise LimbeckError(f"{option} {name}: {missing} is not installed; {remedy}")

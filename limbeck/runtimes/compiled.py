@@ -59,15 +59,16 @@ class CompiledEncoder:
         threads = torch.get_num_threads()
         known = self._sessions.get(signature)
         if known is None or known[0] != threads:
-            known = threads, open_session(self.runtime, self._graph(signature), threads)
+            known = threads, open_session(self.runtime, self.graph(signature), threads)
             self._sessions[signature] = known
         return known[1]
 
-    def _graph(self, signature: Signature) -> bytes:
+    def graph(self, signature: Signature, bits: int | None = None) -> bytes:
+        """The graph for such inputs; 8-bit weights have as many bits as suits this processor, or `bits`."""
         key = self._key(signature)
         if self.runtime != "int8":
             return cached_graph(key, lambda: float32_graph(self.encoder, self.torch_forward, signature))
-        bits = weight_bits()
+        bits = bits or weight_bits()
 
         def make() -> bytes:
             plain = cached_graph(key, lambda: float32_graph(self.encoder, self.torch_forward, signature))

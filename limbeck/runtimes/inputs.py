@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 AXES = {2: {0: "texts", 1: "tokens"}, 4: {0: "texts", 2: "tokens", 3: "tokens"}}  # that vary, by number of dimensions
+STATES, POOLED = "last_hidden_state", "pooler_output"  # outputs, by the names that transformers has for them
 KNOWN = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 MOST = 48  # tokens of a made-up text
 
@@ -35,13 +36,13 @@ class Signature:
 
     @property
     def outputs(self) -> list[str]:
-        return ["states", *(["pooled"] if self.pooled else [])]
+        return [STATES, *([POOLED] if self.pooled else [])]
 
     @property
     def axes(self) -> dict[str, dict[int, str]]:
         """The dimensions of inputs and outputs that vary from call to call."""
         found = {name: AXES[dims] for name, dims in self.inputs}
-        return {**found, "states": AXES[2], **({"pooled": {0: "texts"}} if self.pooled else {})}
+        return {**found, STATES: AXES[2], **({POOLED: {0: "texts"}} if self.pooled else {})}
 
 
 def made_up(encoder: nn.Module, signature: Signature, texts: int, tokens: int, seed: int = 0) -> dict[str, Tensor]:
@@ -54,10 +55,11 @@ def made_up(encoder: nn.Module, signature: Signature, texts: int, tokens: int, s
     padding = int(getattr(config, "pad_token_id", None) or 0)
     ids = torch.randint(0, config.vocab_size - 1, (texts, tokens), generator=generator)
     ids = ids + (ids >= padding)  # any token but the padding
+    types = max(1, getattr(config, "type_vocab_size", 1))
     values = {
         "input_ids": torch.where(real, ids, padding),
         "attention_mask": real.long(),
-        "token_type_ids": torch.zeros(texts, tokens, dtype=torch.long),
+        "token_type_ids": torch.randint(0, types, (texts, tokens), generator=generator) * real,
         "position_ids": torch.arange(tokens).expand(texts, -1) * real,
     }
     if ("attention_mask", 4) in signature.inputs:
@@ -78,4 +80,4 @@ def real_tokens(given: Mapping[str, Tensor]) -> Tensor:
 def longest(encoder: nn.Module) -> int:
     """Tokens of the longest made-up text; some models keep two positions for themselves."""
     positions = getattr(encoder.config, "max_position_embeddings", None) or MOST + 2
-    return max(1, min(MOST, int(positions) - 2))  # type: ignore[call-overload]
+    return max(1, min(MOST, int(positions) - 2))

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoding_matcher import encodes_apart
-from limbeck.progress import progress, reporting
+from limbeck.progress import progress, reporting, say
 from limbeck.runtimes.choice import installed_runtimes
 from limbeck.runtimes.sample import Sample
-from limbeck.runtimes.use import TORCH, in_runtime
+from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.stores.ragged import Ragged
 
 WARM_UP = 3  # single texts that are not timed
@@ -39,22 +40,22 @@ class Measured:
 
 
 def measure(matcher: Matcher, sample: Sample, threads: list[int]) -> list[Measured]:
-    """Every runtime that is installed and can run this matcher, on each number of threads."""
+    """Every runtime that is installed and can run this matcher, on each number of threads. It ends in torch."""
     single, batch, items, many = _work(matcher, sample)
     rows: list[Measured] = []
     with progress("Measuring runtimes", len(installed_runtimes()) * len(threads)) as advance:
-        exact = None
+        with reporting(None):
+            exact = batch(many)
         for runtime in installed_runtimes():
-            with reporting(None), in_runtime(matcher, runtime):
-                if matcher.runtime != runtime:
-                    continue  # cannot be exported
-                for count in threads:
-                    with on_threads(count):
-                        found = batch(many)
-                        exact = found if exact is None else exact
-                        quality = 1.0 if runtime == TORCH else closeness(found, exact)
-                        speed = _per_second(batch, many)
-                        rows.append(Measured(runtime, count, _median_ms(single, items), speed, quality))
+            try:
+                use_runtime(matcher, runtime)
+            except LimbeckError as error:  # its outputs are not torch's
+                say(str(error))
+            for count in threads if matcher.runtime == runtime else ():
+                with reporting(None), on_threads(count):
+                    quality = 1.0 if runtime == TORCH else closeness(batch(many), exact)
+                    rows.append(Measured(runtime, count, _median_ms(single, items), _per_second(batch, many), quality))
+            use_torch(matcher)
             advance(len(threads))
     return rows
 

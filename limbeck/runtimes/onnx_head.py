@@ -1,7 +1,7 @@
 """The folded transformer head in onnxruntime, in float32 or with 8-bit weights.
 
-The graph is `FoldedTransformer.score`, written out node by node: onnxruntime joins bias and GELU, sum and norm, and
-leaves out what an eager framework spends between operations. With 8 bits every large map is a product of bytes
+The graph is `FoldedTransformer.score`, written out node by node. onnxruntime fuses bias and GELU, sum and norm, and
+has none of the overhead of an eager framework between operations. With 8 bits every large map is a product of bytes
 (`int8.py`). Weights have 7 bits on every processor, so that all machines of a cluster give the same scores.
 """
 
@@ -16,12 +16,14 @@ from torch import Tensor, nn
 
 from limbeck.matchers.encoding import Encoded
 from limbeck.matchers.interactions.base import Interaction, Prepared
-from limbeck.matchers.interactions.dipair import CosineHead, HeadLayer
+from limbeck.matchers.interactions.dipair import CosineHead
 from limbeck.matchers.interactions.folded import FoldedTransformer
+from limbeck.matchers.interactions.layer import HeadLayer
+from limbeck.runtimes.choice import require_runtime
 from limbeck.runtimes.int8 import MICROSOFT, rounded
 from limbeck.runtimes.sessions import open_session
 
-# Of a text, as `FoldedTransformer.prepare` gives them, and how many dimensions each has.
+# The outputs of `FoldedTransformer.prepare` for a text, with their numbers of dimensions.
 PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit": 2, "masked": 2}
 NOT_OF_AN_ONLY_LAYER = {"queries", "keys", "values"}
 BITS = 7
@@ -29,20 +31,21 @@ _OPSET = 20
 
 
 def has_graph(interaction: Interaction) -> TypeGuard[FoldedTransformer]:
-    """Whether there is a graph of this interaction here."""
+    """Whether this module has a graph for the interaction."""
     return isinstance(interaction, FoldedTransformer)
 
 
 class OnnxHead(Interaction):
-    """`FoldedTransformer` with the work per pair done by onnxruntime, on as many threads as torch has."""
+    """`FoldedTransformer` with the work per pair in onnxruntime, with as many threads as torch."""
 
     name = "onnx transformer"
 
     def __init__(self, folded: FoldedTransformer, int8: bool = False) -> None:
         super().__init__()
+        runtime = require_runtime("int8" if int8 else "onnx", "--head")
         self.torch_head, self.outputs = folded, folded.outputs
         self.names, model = head_graph(folded, int8)
-        self.session = open_session("int8" if int8 else "onnx", model, torch.get_num_threads(), "--head")
+        self.session = open_session(runtime, model, torch.get_num_threads(), "--head")
 
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
         return self.torch_head.prepare(encoded, position)
@@ -53,7 +56,7 @@ class OnnxHead(Interaction):
 
 
 class _Graph:
-    """Nodes and constants of an ONNX graph, named by counting."""
+    """Nodes and constants of an ONNX graph, with numbered names."""
 
     def __init__(self, int8: bool) -> None:
         import onnx
@@ -77,7 +80,7 @@ class _Graph:
         return self.add("Reshape", value, self.constant(shape, np.int64))
 
     def linear(self, value: str, weight: Tensor, bias: Tensor) -> str:
-        """value W^T + b; in bytes where that is wanted."""
+        """value W^T + b; in bytes if requested."""
         if not self.int8:
             return self.add("Add", self.add("MatMul", value, self.constant(weight.T)), self.constant(bias))
         whole, scales = rounded(weight.detach().cpu().numpy().T, BITS)
@@ -100,7 +103,7 @@ class _Graph:
 
 
 def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]:
-    """The names of its inputs, text by text, and the model."""
+    """The names of the inputs, text by text, and the model."""
     graph = _Graph(int8)
     cosine = folded.head.cosine
     absent = (NOT_OF_AN_ONLY_LAYER if len(folded.head.layers) == 1 else set()) | ({"unit"} if cosine is None else set())
@@ -128,7 +131,7 @@ def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]
 
 
 def _cosine(graph: _Graph, cosine: CosineHead) -> str:
-    """What DE-Cos gives for the first tokens' unit vectors: [pairs, 1]."""
+    """The DE-Cos score of the first tokens' unit vectors: [pairs, 1]."""
     product = graph.add("ReduceSum", graph.add("Mul", "unit_0", "unit_1"), graph.constant([1], np.int64), keepdims=1)
     return graph.add("Add", graph.add("Mul", product, graph.constant(cosine.scale)), graph.constant(cosine.offset))
 
@@ -154,7 +157,7 @@ def _attention(graph: _Graph, queries: str, keys: str, values: str, masked: str)
 
 
 def _between(graph: _Graph, layer: HeadLayer, states: str, masked: str) -> str:
-    """A whole layer that is neither the first nor the last."""
+    """A complete layer that is neither the first nor the last."""
     dim = layer.merge.weight.shape[0]
     queries, keys, values = layer.attend.weight.chunk(3)
     biases = layer.attend.bias.chunk(3)
@@ -180,7 +183,7 @@ def _last(graph: _Graph, folded: FoldedTransformer, states: str, masked: str) ->
 
 
 def _after(graph: _Graph, layer: HeadLayer, summed: str) -> str:
-    """What a layer does once attention is added."""
+    """The part of a layer after attention is added."""
     states = graph.norm(summed, layer.first_norm)
     wide = graph.add("Gelu", graph.linear(states, layer.widen.weight, layer.widen.bias))
     narrow = graph.linear(wide, layer.narrow.weight, layer.narrow.bias)

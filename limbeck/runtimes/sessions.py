@@ -61,7 +61,7 @@ class OpenVinoSession:
 
 def open_session(runtime: str, graph: bytes, threads: int, option: str = "--runtime") -> Session:
     """A graph in a runtime other than torch; `option` is what the user chose it with."""
-    require_runtime(runtime, option)
+    require_runtime(runtime, option, only_run=True)
     kind = OpenVinoSession if runtime == "openvino" else OnnxSession
     try:
         return kind(graph, threads)

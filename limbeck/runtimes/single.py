@@ -14,7 +14,8 @@ from tokenizers import Tokenizer
 
 from limbeck.matchers.chunks import SIDES, Side
 from limbeck.runtimes.compiled import CompiledEncoder
-from limbeck.runtimes.tail import Step, numpy_tail
+from limbeck.runtimes.tail import Step, pooled
+from limbeck.runtimes.tail_of_modules import steps_of
 
 TRIED = ("", "a", " Two words, and more? ", "word " * 600)  # texts whose tokens have to be the same both ways
 
@@ -26,15 +27,20 @@ class ShortWay:
         self.part, self.side, self.prompt, self.names, self.steps, self.run = part, side, prompt, names, steps, run
         self.tokenizer = Tokenizer.from_str(part.tokenizer.backend_tokenizer.to_str())
         self.tokenizer.no_padding()
-        self._longest: int | None = None
+        self._cut_at: int | None = None
+
+    @property
+    def longest(self) -> int:
+        """Tokens that are read of a text; `evaluate --lengths` changes it."""
+        own = self.part.query_length if self.side == "query" else self.part.document_length
+        return int(own or self.part.max_seq_length)
 
     def tokens(self, text: str) -> dict[str, np.ndarray]:
         """The inputs [1, tokens] of the transformer, cut to the length that the model has at the moment."""
-        own = self.part.query_length if self.side == "query" else self.part.document_length
-        longest = int(own or self.part.max_seq_length)
-        if longest != self._longest:
+        longest = self.longest
+        if longest != self._cut_at:
             self.tokenizer.enable_truncation(longest, direction=self.part.tokenizer.truncation_side)
-            self._longest = longest
+            self._cut_at = longest
         found = self.tokenizer.encode(self.prompt + text)
         ids = np.array([found.ids], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
@@ -43,10 +49,8 @@ class ShortWay:
         return {name: given[name] for name in self.names}
 
     def __call__(self, text: str) -> np.ndarray:
-        value = self.run(self.tokens(text))[0][0]  # [tokens, width]
-        for step in self.steps:
-            value = step(value)
-        return value[np.newaxis]
+        states = self.run(self.tokens(text))[0][0]  # [tokens, width]
+        return pooled(states, self.steps)[np.newaxis]
 
 
 def short_ways(tower: Any, compiled: Sequence[CompiledEncoder]) -> dict[Side, Callable[[str], np.ndarray]]:
@@ -65,7 +69,7 @@ def _short_way(tower: Any, side: Side, compiled: Sequence[CompiledEncoder]) -> S
         return None
     encoder = next((each for each in compiled if each.encoder is part.model), None)
     prompt = tower.prompt(side) or ""
-    steps = numpy_tail(rest, bool(prompt))
+    steps = steps_of(rest, bool(prompt))
     if encoder is None or steps is None:
         return None
     features = _features(tower, side, TRIED[1])

@@ -35,7 +35,7 @@ class _ByPosition(nn.Module):
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         found = self.run(**dict(zip(self.signature.names, values, strict=True)), return_dict=True)
-        return (found["last_hidden_state"], *([found["pooler_output"]] if self.signature.pooled else []))
+        return tuple(found[name] for name in self.signature.outputs)
 
 
 def float32_graph(encoder: nn.Module, forward: Forward, signature: Signature) -> bytes:
@@ -67,7 +67,7 @@ def _traced(
         torch.onnx.export(
             module,
             tuple(given.values()),
-            buffer,
+            buffer,  # type: ignore[arg-type]
             input_names=list(given),
             output_names=outputs,
             dynamic_axes=axes,

@@ -39,6 +39,8 @@ def use_runtime(matcher: Matcher, runtime: str) -> Matcher:
     compiled = [CompiledEncoder(each, runtime, pooled_by_its_owner(matcher, each)) for each in encoders(matcher)]
     try:
         for each, signatures in zip(compiled, _signatures(matcher, compiled), strict=True):
+            if not signatures:
+                raise CannotExport("only parts of it are called")
             for signature in signatures:
                 each.session(signature)
     except CannotExport as error:
@@ -46,7 +48,7 @@ def use_runtime(matcher: Matcher, runtime: str) -> Matcher:
         say(f"--runtime {runtime}: {kinds} cannot be exported ({error}); it runs in torch")
         return matcher
     for each in compiled:
-        each.encoder.forward = each  # type: ignore[method-assign, assignment]
+        each.encoder.forward = each
     matcher.runtime = runtime
     matcher.computed = {"runtime": "int8", "bits": weight_bits()} if runtime == "int8" else {}
     for tower in _towers(matcher):

@@ -1,4 +1,4 @@
-"""Whose folder it is: a job goes on in its own, begins in an empty one, and leaves every other alone."""
+"""Check the folder of a job: a job continues in its own folder or starts in an empty one, and refuses all others."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import make_directory, read_json, write_json
 from limbeck.scoring.plan import JOB, OWN, SCORES, WORK, Asked, Plan
 
-BEGUN = f"{WORK}/begun.json"  # the mark of a job's folder, from before it has a plan
-_EARLIER = ("job.json", "work/begun.json")  # where jobs had these before format 3
+BEGUN = f"{WORK}/begun.json"  # marks a job's folder before it has a plan
+_EARLIER = ("job.json", "work/begun.json")  # places of these files before format 3
 
 
 @contextmanager
 def nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
-    """A list that cannot be read leaves no folder behind that was made for it."""
+    """If the list cannot be read, remove the folder that was made for it."""
     try:
         yield
     except Exception:
         if not (folder / JOB).exists():
             shutil.rmtree(folder / WORK, ignore_errors=True)
-            with suppress(OSError):  # somebody else's files
+            with suppress(OSError):  # other files are in it
                 (folder / OWN).rmdir()
                 folder.rmdir()
         raise
 
 
 def claim(folder: Path, asked: Asked) -> Plan | None:
-    """The plan of a job that goes on, or none; a folder of another job is refused, by the first thing that differs."""
+    """The plan of a job to continue, or None; a folder of another job is refused with the first difference."""
     if not (folder / JOB).exists():
         _begin(folder, asked)
         return None
@@ -46,12 +46,12 @@ def claim(folder: Path, asked: Asked) -> Plan | None:
 
 
 def _begin(folder: Path, asked: Asked) -> None:
-    """Mark a folder as a job's; of one that never came to its plan, all but the rows of another list is of use."""
+    """Mark a folder as a job's; in a job without a plan, everything except the rows of another list can be reused."""
     begun = folder / BEGUN
     if any((folder / name).exists() for name in _EARLIER):
         remedy = "choose another --out, or finish it with the version of limbeck that started it"
         raise bad_input(folder, "contains a job of an earlier version of limbeck", remedy)
-    bare = not any(path.is_file() for path in (folder / OWN).rglob("[!.]*"))  # cut short before its mark was written
+    bare = not any(path.is_file() for path in (folder / OWN).rglob("[!.]*"))  # interrupted before the mark was written
     ours = (OWN, SCORES) if begun.exists() else (OWN,) if bare else ()
     if any(path.name not in ours and not path.name.startswith(".") for path in folder.iterdir()):
         raise LimbeckError(f"{folder}: is not empty and contains no scoring job; choose another --out")
@@ -67,5 +67,5 @@ def _begin(folder: Path, asked: Asked) -> None:
 def _is_mark_of(begun: Path, asked: Asked) -> bool:
     try:
         return bool(read_json(begun) == asked.model_dump())
-    except LimbeckError:  # absent or damaged
+    except LimbeckError:  # missing or damaged
         return False

@@ -1,7 +1,7 @@
-"""Distinct texts of a list that is read through: texts go to disk as they come, known by digests that do too.
+"""The distinct texts of a list that is read once: texts and their digests are written to disk on the way.
 
-A text costs 24 bytes for its digest and its row, in sorted runs as the stores have them. Runs are merged as they grow,
-and long ones lie in mapped files, so that memory does not grow with the number of texts.
+A text costs 24 bytes for its digest and its row, in sorted runs as in the stores. Runs are merged as they grow, and
+long runs are in mapped files, so that memory does not grow with the number of texts.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import pyarrow as pa
 from limbeck.data.texts import SCHEMA, Texts
 from limbeck.stores.digests import first_occurrences, locate, sorted_index, text_digests
 
-_ON_DISK, _LONGEST = 1 << 16, 1 << 20  # texts of a run: from here on in a file, and no longer than this
+_ON_DISK, _LONGEST = 1 << 16, 1 << 20  # texts of a run: minimum for a file, and maximum
 
 
 class DistinctTexts:
-    """Gives every text that is new the next row, and writes it to `file`."""
+    """Gives each new text the next row, and writes it to `file`."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._handle = open(file, "wb")  # noqa: SIM115  closed by `close`
         self._writer = pa.ipc.new_file(self._handle, SCHEMA)
-        self._runs: list[np.ndarray] = []  # [3, texts] each: as `sorted_index`, with rows of the whole
+        self._runs: list[np.ndarray] = []  # [3, texts] each: as `sorted_index`, with global rows
         self._saved = 0
         self.count = 0
 
@@ -42,7 +42,7 @@ class DistinctTexts:
         return rows
 
     def _write(self, texts: list[str]) -> None:
-        empty = pa.repeat(pa.scalar("", pa.large_string()), len(texts))  # nobody asks for these texts by an id
+        empty = pa.repeat(pa.scalar("", pa.large_string()), len(texts))  # these texts are not looked up by id
         self._writer.write_batch(pa.record_batch([empty, empty, pa.array(texts, pa.large_string())], schema=SCHEMA))
 
     def _run(self, digests: np.ndarray) -> np.ndarray:
@@ -52,14 +52,14 @@ class DistinctTexts:
         return run
 
     def _keep(self, run: np.ndarray) -> None:
-        """Add a run, joined with those before it that are not much longer: so runs stay few, and merges too."""
+        """Add a run, merged with earlier runs that are not much longer, so that there are few runs and few merges."""
         while self._runs and self._runs[-1].shape[1] <= 2 * run.shape[1] <= _LONGEST:
             run = np.concatenate([self._runs.pop(), run], axis=1)
             run = np.ascontiguousarray(run[:, np.lexsort((run[1], run[0]))])
         self._runs.append(self._mapped(run) if run.shape[1] >= _ON_DISK else run)
 
     def _mapped(self, run: np.ndarray) -> np.ndarray:
-        """The run from a file that has no name any more, and goes with the last map of it."""
+        """A run mapped from an unlinked file, which disappears with its last mapping."""
         file = self._file.with_suffix(f".known-{self._saved}.npy")
         self._saved += 1
         np.save(file, run, allow_pickle=False)
@@ -77,7 +77,7 @@ class DistinctTexts:
 
 
 def open_distinct(file: Path) -> Texts:
-    """The texts in the order of their rows."""
+    """The texts in row order."""
     reader = pa.ipc.open_file(pa.memory_map(str(file)))
     if reader.schema != SCHEMA:
         raise ValueError("it is not a table of texts")

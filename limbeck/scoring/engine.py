@@ -1,4 +1,4 @@
-"""What engines have in common: shards that wait, and what happens to one whose worker died."""
+"""Shared by all engines: the queue of shards, and what happens when a worker dies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MEMORY = "free some memory, or use fewer --workers, and run the same command aga
 
 
 class Engine(Protocol):
-    """Runs a job's shards somewhere, and calls `advance` with the number of pairs that were done.
+    """Runs a job's shards, and calls `advance` with the number of finished pairs.
 
-    Workers score on `device`. It is the CPU unless a device was asked for: several processes share a GPU badly, since
+    Workers score on `device`. It is the CPU unless a device is requested: several processes share a GPU badly, because
     each holds its own copy of the model and waits for the others.
     """
 
@@ -30,7 +30,7 @@ class Engine(Protocol):
 
 
 def engine_named(name: str, workers: int | None = None, address: str | None = None) -> Engine:
-    """The engine `local` or `ray`; `address` is that of a Ray cluster."""
+    """The engine `local` or `ray`; `address` is the address of a Ray cluster."""
     if name == "ray":
         from limbeck.scoring.ray_engine import RayEngine
 
@@ -45,23 +45,23 @@ def engine_named(name: str, workers: int | None = None, address: str | None = No
 
 
 def worker_device() -> str:
-    """Where workers score: on the device that was asked for, else on the CPU, even where there is a GPU."""
+    """The device of the workers: the requested one, otherwise the CPU, even if there is a GPU."""
     return asked_device() or "cpu"
 
 
 def cores() -> int:
-    """How many cores this process may run on: in a container, or under taskset, not all of the machine's."""
+    """The number of cores for this process; in a container or under taskset fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_words(error: Exception, folder: Path) -> str:
-    """What a worker tells its driver of a failure, which would come again with every other worker."""
+    """The message for a worker's error, which would occur again in every other worker."""
     if isinstance(error, LimbeckError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or folder}: {error.strerror}; fix that and run the same command again"
     reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):  # as torch puts it
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch's wording
         return f"{folder}: a worker ran out of memory ({reason}); {MEMORY}"
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" in {Path(frame.filename).name}:{frame.lineno}" for frame in place)
@@ -69,7 +69,7 @@ def in_words(error: Exception, folder: Path) -> str:
 
 
 class Waiting:
-    """Shards that nobody works on; one that took three workers with it is given up."""
+    """Shards without a worker; a shard that crashes three workers is given up."""
 
     def __init__(self, shards: Sequence[int]) -> None:
         self.shards = deque(shards)
@@ -79,7 +79,7 @@ class Waiting:
         return self.shards.popleft() if self.shards else None
 
     def died(self, shard: int, how: str) -> None:
-        """A worker died over this shard: it is the next one again."""
+        """Put a shard back at the front of the queue, because its worker died."""
         self.lost[shard] += 1
         if self.lost[shard] >= ATTEMPTS:
             raise LimbeckError(f"shard {shard} crashed {ATTEMPTS} workers, the last {how}; {MEMORY}")

@@ -1,7 +1,7 @@
-"""A matcher's interaction without its towers: all that is needed once texts are encoded.
+"""A matcher's interaction without its towers: enough to score encoded texts.
 
-A job keeps it in its own folder, so that workers load kilobytes instead of a model, and a cluster's machines need not
-see the model at all.
+A job stores it in its own folder, so that workers load kilobytes instead of a model, and the machines of a cluster do
+not need the model.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ REMEDY = "run the same command again to write it again"
 
 
 def save_head(interaction: Interaction | None, folder: Path, calibration: Calibration | None = None) -> None:
-    """Write what `load_head` builds the interaction from, what makes its scores probabilities, and their checksums.
+    """Write the files of `load_head`: the interaction, the calibration, and their checksums.
 
-    A model that keeps nothing of a text has no interaction of its own.
+    A model without encodings has no interaction.
     """
     with directory_atomically(folder) as place:
         if interaction is not None:
@@ -43,7 +43,7 @@ def save_head(interaction: Interaction | None, folder: Path, calibration: Calibr
 
 
 def require_whole_head(folder: Path) -> None:
-    """Refuse a head that differs from its checksums; every call of the job writes it again."""
+    """Refuse a head that does not match its checksums; every call of the job writes it again."""
     try:
         require_folder(folder)
     except (KeyError, TypeError, ValueError, OSError) as error:
@@ -63,10 +63,10 @@ def load_head(folder: Path) -> Interaction:
 
 
 def require_head(matcher: Matcher, how: str) -> None:
-    """Refuse what cannot be had before any work is done."""
+    """Refuse a head that is not available, before any work is done."""
     if how not in HEADS:
         raise LimbeckError(f"--head {how}: no such head; {did_you_mean(how, list(HEADS))}")
-    from limbeck.matchers.encoding_matcher import encodes_apart  # not above: workers load no library of models
+    from limbeck.matchers.encoding_matcher import encodes_apart  # not at the top: workers import no model library
 
     if not encodes_apart(matcher):
         if how not in ("auto", "torch"):
@@ -76,7 +76,7 @@ def require_head(matcher: Matcher, how: str) -> None:
 
 
 def running(interaction: Interaction, how: str = "torch") -> Interaction:
-    """The interaction as it runs fastest: in torch, in onnxruntime, or in onnxruntime with 8-bit weights."""
+    """The interaction in its fastest form: in torch, in onnxruntime, or in onnxruntime with 8-bit weights."""
     if how == "torch":
         return interaction.folded()
     from limbeck.runtimes.onnx_head import OnnxHead, has_graph

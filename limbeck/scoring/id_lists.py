@@ -1,4 +1,4 @@
-"""A list that names texts by their ids: blocks of rows of the tables that have the texts."""
+"""A list of pairs of ids: blocks of rows in the tables that contain the texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS = 65536
 
 
 def id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
-    """Blocks [pairs, 2] of rows; an id that nobody knows is named with its line."""
+    """Blocks [pairs, 2] of rows; an unknown id raises an error with its line."""
     done, empty = 0, [table.empty() for table in tables]
     for lines, columns in _id_columns(path):
         rows = np.stack([_rows_of(table, column) for table, column in zip(tables, columns, strict=True)], axis=1)
@@ -42,13 +42,13 @@ def id_rows(path: Path, tables: list[Texts]) -> Iterator[np.ndarray]:
 
 
 def _rows_of(table: Texts, column: pa.LargeStringArray) -> np.ndarray:
-    """The rows of ids, many of which repeat."""
+    """The rows of ids with many repetitions."""
     known = column.dictionary_encode()
     return table.find(known.dictionary)[known.indices.to_numpy()]
 
 
 def _id_columns(path: Path) -> Iterator[tuple[Sequence[int], list[pa.LargeStringArray]]]:
-    """Blocks of lines and id columns; parquet column by column, the others row by row."""
+    """Blocks of lines and id columns; parquet is read by column, other formats by row."""
     if bare_suffix(path) == ".parquet":
         file = _parquet(path)
         names = _id_names(path, file.schema_arrow.names)
@@ -87,7 +87,7 @@ def _batches(path: Path, file: pq.ParquetFile, names: tuple[str, str]) -> Iterat
 def _as_ids(path: Path, name: str, column: pa.Array) -> pa.LargeStringArray:
     try:
         ids = column.cast(pa.large_string())
-        ids.validate(full=True)  # parquet files may hold bytes that are not UTF-8
+        ids.validate(full=True)  # parquet files may contain bytes that are not UTF-8
         return ids
     except pa.ArrowException as error:
         raise bad_input(
@@ -96,7 +96,7 @@ def _as_ids(path: Path, name: str, column: pa.Array) -> pa.LargeStringArray:
 
 
 def first_columns(path: Path) -> tuple[list[str], list[str]]:
-    """The columns of ids, and all columns, of a list."""
+    """The id columns and all columns of a list."""
     if bare_suffix(path) == ".parquet":
         there = _parquet(path).schema_arrow.names
     else:

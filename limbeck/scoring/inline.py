@@ -1,4 +1,4 @@
-"""A list that has its texts in it: each pair as rows of distinct texts. A text is known by its content."""
+"""A list that contains its texts: each pair becomes rows of distinct texts, identified by their content."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ROWS = 16384
 
 
 def texts_file(folder: Path, position: int) -> Path:
-    """Where the distinct texts of a position lie."""
+    """The files with the distinct texts of a position."""
     return folder / f"texts-{position}.arrow"
 
 
 def write_inline(path: Path, folder: Path) -> tuple[list[str], list[str]]:
-    """Write `rows.npy` and the distinct texts; the columns that hold the texts, and all columns of the first line."""
+    """Write `rows.npy` and the distinct texts; returns the text columns, and all columns of the first line."""
     naming: list[str] = []
     there: list[str] = []
 
@@ -47,7 +47,7 @@ def write_inline(path: Path, folder: Path) -> tuple[list[str], list[str]]:
                 yield np.stack(columns, axis=1).astype(np.int32)
                 advance(len(block))
 
-    with ExitStack() as stack:  # not in the generator: whoever abandons it does not hear that a file cannot be closed
+    with ExitStack() as stack:  # not in the generator: if it is abandoned, errors on closing files would be lost
         write_pieces(folder / "rows.npy", rows(stack))
     if not naming:
         raise bad_input(path, "contains no pairs", REMEDY)
@@ -75,7 +75,7 @@ def _texts(path: Path, number: int, record: Record, wanted: int) -> tuple[str, .
 
 
 def require_characters(path: Path, number: int, texts: tuple[str, ...]) -> None:
-    """Half of a surrogate pair, which JSON can spell, cannot be written in UTF-8."""
+    """Refuse half of a surrogate pair, which JSON allows but UTF-8 cannot encode."""
     for at, text in enumerate(texts, 1):
         try:
             text.encode("utf-8")

@@ -1,7 +1,8 @@
-"""What tells one list of pairs, with its texts, from another.
+"""Identify a list of pairs and its texts.
 
-A job knows its files by their content: another list of the same size and time is another job, and a copy of the list is
-the same. That is read once a call. Size and times show whether a file changed meanwhile.
+A job identifies its files by their content: a different list is another job even with the same size and time, and a
+copy of the list is the same job. The content is read once per call. Size and times show whether a file has changed
+since.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ def content_of(*sources: str | Path | None) -> str:
 
 
 def state_of(*sources: str | Path | None) -> str:
-    """What changes with the files, on the machine that runs the job."""
+    """A value that changes with the files, on the machine that runs the job."""
     return _over(sources, file_state)
 
 
 def times_of(*sources: str | Path | None) -> str:
-    """The same on any machine that sees the files: inodes may differ, so size and time have to do."""
+    """The same on any machine that sees the files: inodes may differ, so only size and time are used."""
     return _over(sources, _times)
 
 
 def note_times(folder: Path, times: str) -> None:
-    """Note for workers what the files looked like before this call read them."""
+    """Record the state of the files before this call read them, for workers."""
     write_json(folder / _SEEN, {"times": times})
 
 
 def require_same_times(folder: Path, asked: Asked) -> None:
-    """Workers open the texts again, maybe on another machine: they have to be those that this call has read.
+    """Check that the texts that workers open, perhaps on another machine, are those that this call read.
 
-    To be called once they are open: a change in between is noticed too.
+    Call it after opening them, so that a change in between is noticed too.
     """
     seen = read_json(folder / _SEEN, "run the same command again")
     if seen != {"times": times_of(asked.pairs_file, asked.left, asked.right)}:
@@ -67,7 +68,7 @@ def _over(sources: tuple[str | Path | None, ...], fact: Callable[[Path], str]) -
 
 
 def _of(path: Path, fact: Callable[[Path], str]) -> str:
-    """The fact of a file, or of all files of a folder with their names; of anything else its name."""
+    """The fact of a file, or of all files of a folder with their names; otherwise the name."""
     if path.is_file():
         return fact(path)
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else []
@@ -83,6 +84,6 @@ def _content(path: Path) -> str:
             while block := handle.read(_BLOCK):
                 whole.update(block)
                 advance(len(block))
-    except OSError as error:  # a read that fails does not name its file
+    except OSError as error:  # errors while reading do not name the file
         raise bad_input(path, f"cannot be read ({error.strerror})", "name a regular file") from error
     return whole.hexdigest()

@@ -1,18 +1,18 @@
-"""A scoring job: texts are encoded once, pairs are scored shard by shard, every shard is one file.
+"""A scoring job: texts are encoded once, pairs are scored in shards, and each shard is one file.
 
     DIR/
-      scores/part-0000000.parquet ...  written under another name and renamed: complete or absent
+      scores/part-0000000.parquet ...  written under a temporary name and renamed: complete or absent
       _job/
-        job.json               what is scored by whom, and how it is cut; another job may not take over the folder
-        head/                  the model's head: workers need no more of it
+        job.json               the model, the list and the shards; another job may not use the folder
+        head/                  the model's head, which is all that workers need
         encodings/position-0/  stored vectors of the texts (elsewhere with `store`)
         work/                  rows of pairs and texts
         parts/                 checksums of the scores
-        done.json              once all are there
+        done.json              written when all shards are done
 
-A job that was killed goes on with the shards that are missing and ends with the same files. A shard depends on the job
-alone, not on the engine that ran it. Every file has a checksum, which each call looks at: what can be made again is, a
-damaged plan or store is named.
+A job that was killed continues with the missing shards and ends with the same files. A shard depends only on the job,
+not on the engine that ran it. Every file has a checksum, which each call verifies: files that can be made again are,
+and a damaged plan or store raises an error.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from limbeck.scoring.worker import model_identity, store_rows
 from limbeck.stores import EncodingStore, encode_with_store
 
 SHARD = 100_000  # pairs in a file
-TEXTS = 8192  # looked up at a time
-TOGETHER, LARGEST = 8, 4_000_000  # left texts that share a shard of a cross product, and its pairs at most
+TEXTS = 8192  # texts looked up at a time
+TOGETHER, LARGEST = 8, 4_000_000  # left texts per shard of a cross product, and its maximum number of pairs
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Done:
 
     folder: Path
     pairs: int
-    scored: int  # in this call
-    encoded: int  # texts, in this call
+    scored: int  # pairs scored in this call
+    encoded: int  # texts encoded in this call
     seconds: float
     bytes: int
 
@@ -81,10 +81,10 @@ def score_pairs(
     head: str = "auto",
     columns: str | None = None,
 ) -> Done:
-    """Score a list of pairs into `out`; killed at any point and called again, it goes on where it was.
+    """Score a list of pairs into `out`; after a kill, call it again to resume.
 
-    `columns` says which columns of the list come along: names apart by commas, `all`, or `none`; by default those that
-    name a pair, its ids or its texts.
+    `columns` selects the columns of the list to copy: names separated by commas, `all`, or `none`; by default its ids
+    or its texts.
     """
     folder = Path(out).expanduser()
     if folder.exists() and not folder.is_dir():
@@ -111,7 +111,7 @@ def score_pairs(
             remedy = "leave --shard out, or choose another --out"
             raise LimbeckError(f"{folder}: was started with --shard {known.shard}, not {shard}; {remedy}")
         encoded = _encode(matcher, source, folder, dtype, asked.store) if encodes_apart(matcher) else 0
-        matcher.to(chosen_device(engine.device))  # texts are encoded: the rest is tried out where workers run
+        matcher.to(chosen_device(engine.device))  # after encoding, test the head on the workers' device
         plan = known or _planned(folder, asked, source, matcher, shard)
         waiting = missing_parts(folder, plan.shards)
         todo = sum(_size(plan, number) for number in waiting)
@@ -133,7 +133,7 @@ def score_pairs(
 
 
 def _wanted(pairs: str | Path | None, left: str | None, right: str | None, columns: str | None) -> Wanted:
-    """The pairs by paths that mean the same everywhere."""
+    """The pairs with absolute paths."""
     given = Path(pairs).absolute() if pairs is not None else None
     left, right = (str(Path(side).absolute()) if side and Path(side).exists() else side for side in (left, right))
     return Wanted(given, left, right, columns)
@@ -142,7 +142,7 @@ def _wanted(pairs: str | Path | None, left: str | None, right: str | None, colum
 def _asked(
     matcher: Matcher, model: str, wanted: Wanted, top_k: int | None, dtype: str, store: str | Path | None, head: str
 ) -> Asked:
-    """The job as it was asked for."""
+    """The job as requested."""
     return Asked(
         model=str(model),
         identity=model_identity(matcher, model),
@@ -169,7 +169,7 @@ def _store(folder: Path, store: str | None, matcher: EncodingMatcher, position: 
     """The encodings of one position's texts: the job's own, or in a folder that jobs share."""
     place = folder / _store_place(store, matcher, position, dtype)
     encoding = matcher.encoding(position)
-    key = {**matcher.identity(position), "position": position}  # all that changes what the store holds
+    key = {**matcher.identity(position), "position": position}  # everything that changes the content of the store
     return EncodingStore.open(place, key, encoding.dim, dtype, encoding.tokens)  # type: ignore[arg-type]
 
 
@@ -188,7 +188,7 @@ def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str)
 
 
 def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
-    """Encode what the stores lack of the texts that the pairs name, and note each text's row in them."""
+    """Encode the texts of the pairs that the stores lack, and record each text's row in them."""
     encoded = 0
     make_directory(folder / WORK)
     if store is not None:
@@ -198,7 +198,7 @@ def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, 
         blocks = [named[at : at + TEXTS] for at in range(0, len(named), TEXTS)]
         texts = (text for block in blocks for text in table.take(block))
         encoded += encode_with_store(kept, texts, partial(matcher.encode, position=position), total=len(named))
-        # Anew in every call: a store that others share may have been removed and made again in another order.
+        # In every call: a shared store may have been removed and made again in another order.
         rows = np.full(len(table), -1, dtype=np.int64)
         for block in blocks:
             rows[block] = kept.rows(table.take(block))
@@ -211,7 +211,7 @@ def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, 
 
 
 def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard: int | None) -> Plan:
-    """How pairs are cut and batched, for good."""
+    """The size of shards and batches, fixed for the job."""
     if not len(source):
         raise LimbeckError("there are no pairs to score; check the list")
     if encodes_apart(matcher):
@@ -228,7 +228,7 @@ def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard
 
 
 def _stored_plan(folder: Path, asked: Asked, source: Source, matcher: EncodingMatcher) -> tuple[list[str], str, int]:
-    """Where the encodings of each position's texts are, which head reads them, and how many pairs at a time."""
+    """The stores of each position, the head, and the number of pairs at a time."""
     positions = range(len(source.tables))
     stores = [_store(folder, asked.store, matcher, at, asked.dtype) for at in positions]
     rows = store_rows(folder, source.rows(0, min(len(source), TRIED)))
@@ -237,20 +237,20 @@ def _stored_plan(folder: Path, asked: Asked, source: Source, matcher: EncodingMa
 
 
 def _write_head(folder: Path, matcher: Matcher, model: str) -> None:
-    """What workers need of the model; in every call, so that a damaged one is replaced."""
+    """Write the files that workers need from the model; in every call, so that damaged ones are replaced."""
     interaction = matcher.interaction if encodes_apart(matcher) else None
     save_head(interaction, folder / HEAD, Calibration.load(model_folder(model)))
 
 
 def _cut(shard: int, asked: Asked, source: Source) -> int:
-    """Pairs in a shard, where so many are asked for."""
+    """The number of pairs in a shard, as requested."""
     if asked.top_k is None or source.pairs is not None:
         return shard
     return whole_lefts(shard, len(source.tables[1]))
 
 
 def whole_lefts(shard: int, rights: int) -> int:
-    """Pairs in a shard when each left text's best are kept: no left text is cut, and several meet each right."""
+    """Pairs in a shard for --top-k: all pairs of a left text are in one shard, with several left texts."""
     return max(1, max(shard, min(TOGETHER * rights, LARGEST)) // rights) * rights
 
 

@@ -1,6 +1,6 @@
 """Columns of the user's list to copy into the result, in addition to its ids or texts.
 
-They are copied once, as an Arrow file of the job: a shard then takes its rows from there, whatever the list's format.
+They are copied once into an Arrow file of the job, from which each shard takes its rows, for all formats of the list.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ROWS = 16384
 
 @dataclass(frozen=True)
 class Shown:
-    """What the result shows of the list: its ids or texts at some positions, and other columns by their names."""
+    """What the result shows of the list: ids or texts at some positions, and other columns by name."""
 
     positions: list[int]
     others: list[str]
 
 
 def chosen(columns: str | None, naming: Sequence[str], there: Sequence[str]) -> Shown:
-    """What `--columns` asks for: by default what names a pair (`naming`, one column for each of its texts or ids)."""
+    """The columns for `--columns`: by default the ids or texts (`naming`, one column for each)."""
     every = list(range(len(naming)))
     if columns is None:
         return Shown(every, [])
@@ -51,7 +51,7 @@ def chosen(columns: str | None, naming: Sequence[str], there: Sequence[str]) -> 
 
 
 def write_columns(path: Path, names: list[str], file: Path) -> None:
-    """Copy columns of a list, row by row of its pairs. Their types are parquet's own, or those that all values fit."""
+    """Copy columns of a list, one row per pair. Types come from parquet, or are those that fit all values."""
     batches = _of_parquet(path, names) if bare_suffix(path) == ".parquet" else _of_records(path, names)
     first = next(batches)
     with open(file, "wb") as handle, pa.ipc.new_file(handle, first.schema) as writer:
@@ -64,7 +64,7 @@ def _of_parquet(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         file = pq.ParquetFile(path)
         for batch in file.iter_batches(batch_size=_ROWS, columns=names):
-            batch.validate(full=True)  # parquet files may hold bytes that are not UTF-8
+            batch.validate(full=True)  # parquet files may contain bytes that are not UTF-8
             yield pa.record_batch([_plain(batch.column(name)) for name in names], names=names)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
@@ -72,12 +72,12 @@ def _of_parquet(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Without a dictionary: an Arrow file can have only one for all batches."""
+    """Without dictionary encoding: an Arrow file can have only one dictionary for all batches."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _of_records(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Read twice: what type a column has is known at the end of the list."""
+    """Read twice: the type of a column is known only at the end of the list."""
     kinds: dict[str, set[pa.DataType]] = {name: set() for name in names}
     for _, record in read_records(path):
         for name in names:
@@ -94,12 +94,12 @@ def _of_records(path: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def open_columns(file: Path) -> pa.Table:
-    """What `write_columns` wrote, mapped."""
+    """The columns that `write_columns` wrote, memory-mapped."""
     return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
 
 
 def rows_of(table: pa.Table, numbers: np.ndarray, taken: Sequence[str]) -> dict[str, Any]:
-    """Some rows of the columns; one whose name the result has `taken` comes as `list_NAME`."""
+    """Some rows of the columns; if the result already has a column NAME (`taken`), it becomes `list_NAME`."""
     if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1 and (np.diff(numbers) == 1).all():
         some = table.slice(int(numbers[0]), len(numbers))
     else:

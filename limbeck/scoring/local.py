@@ -1,8 +1,8 @@
-"""Shards on this machine: one process a core, each with one thread, which beats one process with many.
+"""Run shards on this machine: one process per core with one thread each, which beats one process with many threads.
 
-The driver hands out shards over pipes. A worker that dies (killed, out of memory) gives its shard back and is replaced;
-a shard that took three workers with it is given up. A worker that fails says why, and the job ends with that. A worker
-whose driver died finds its pipe closed and ends.
+The driver sends shards to workers through pipes. If a worker dies (killed, out of memory), its shard goes back to the
+queue and the worker is replaced; a shard that crashes three workers is given up. If a worker fails, it reports why, and
+the job ends with that error. If the driver dies, its workers find their pipes closed and end.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from limbeck.scoring.engine import Waiting, cores, in_words, worker_device
 
 
 class LocalEngine:
-    """Runs a job's shards in `workers` processes; one worker runs in this one."""
+    """Runs a job's shards in `workers` processes; a single worker runs in this process."""
 
     def __init__(self, workers: int | None = None, device: str | None = None) -> None:
         self.device = device or worker_device()
-        self.workers = workers or (cores() if self.device == "cpu" else 1)  # each has a copy of the model on a GPU
+        self.workers = workers or (cores() if self.device == "cpu" else 1)  # each would copy the model to the GPU
 
     def run(self, folder: Path, shards: Sequence[int], advance: Callable[[int], None]) -> None:
         count = min(self.workers, len(shards))
@@ -33,7 +33,7 @@ class LocalEngine:
             from limbeck.scoring.worker import Worker
 
             worker = Worker(folder, self.device)
-            with reporting(None), one_thread():  # as a process of a pool has, so that sums come out alike
+            with reporting(None), one_thread():  # like a worker process, so that sums are equal
                 for shard in shards:
                     advance(worker.run(shard))
             return
@@ -73,7 +73,7 @@ class _Pool:
         shard = self.waiting.next()
         self.busy[pipe] = (process, shard)
         if shard is not None:
-            with suppress(BrokenPipeError, ConnectionResetError):  # it died between two shards: `wait` will say so
+            with suppress(BrokenPipeError, ConnectionResetError):  # it died between two shards: `wait` will report it
                 pipe.send(shard)
 
     def _heard(self, pipe: Any) -> None:
@@ -99,7 +99,7 @@ class _Pool:
 
 
 def _work(folder: str, pipe: Connection, device: str) -> None:
-    """What a worker process does until its driver has no more shards, or is gone."""
+    """The loop of a worker process, until its driver has no more shards or is gone."""
     import torch
 
     from limbeck.scoring.worker import Worker

@@ -38,7 +38,7 @@ def write_part(folder: Path, shard: int, table: pa.Table) -> None:
 
 
 def is_whole(folder: Path, shard: int) -> bool:
-    """Whether a shard's file is there, as it was written."""
+    """Whether a shard's file exists and matches its checksum."""
     if not part_file(folder, shard).is_file():
         return False
     try:
@@ -49,7 +49,7 @@ def is_whole(folder: Path, shard: int) -> bool:
 
 
 def missing_parts(folder: Path, shards: int) -> list[int]:
-    """The shards that have to be scored; what is there is read through."""
+    """The shards to score; existing files are read completely."""
     numbers = range(shards)
     if not any((folder / SCORES).glob("part-*.parquet")):
         return list(numbers)
@@ -57,13 +57,13 @@ def missing_parts(folder: Path, shards: int) -> list[int]:
 
 
 def forget_parts(folder: Path, shards: list[int]) -> None:
-    """Have these shards scored again by the next call."""
+    """Delete these shards, so that the next call scores them again."""
     for shard in shards:
         _note(folder, shard).unlink(missing_ok=True)
 
 
 def clear_remains(folder: Path) -> None:
-    """Remove what killed processes were writing; what a living one writes stays."""
+    """Remove files that killed processes were writing; those of running processes stay."""
     for place in (folder / SCORES, folder / PARTS, folder / OWN, folder / WORK):
         for entry in list(place.iterdir()) if place.is_dir() else []:
             if (found := _PARTIAL.fullmatch(entry.name)) is not None:

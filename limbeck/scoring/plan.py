@@ -1,4 +1,4 @@
-"""What a scoring job is: what was asked for, and what its first call decided. `job.json` holds both."""
+"""The plan of a scoring job: the request, and the decisions of its first call. `job.json` contains both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limbeck.errors import bad_input
 from limbeck.files import digest, read_json, write_json
 from limbeck.stores.manifest import canonical
 
-# Readers of parquet folders pass over names that begin with an underscore, so the job's folder reads as its scores.
+# Readers of parquet folders skip names that begin with an underscore, so the job's folder can be read as its scores.
 SCORES, OWN = "scores", "_job"
 JOB, HEAD, DONE = f"{OWN}/job.json", f"{OWN}/head", f"{OWN}/done.json"
 WORK, PARTS, ENCODINGS = f"{OWN}/work", f"{OWN}/parts", f"{OWN}/encodings"
@@ -20,13 +20,13 @@ FORMAT = 3
 
 
 class Asked(BaseModel):
-    """What the user asked for."""
+    """The request of the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     model: str
-    identity: str  # of the model's weights and configuration
-    source: str  # of the content of the pairs' files
+    identity: str  # digest of the model's weights and configuration
+    source: str  # digest of the content of the pairs' files
     pairs_file: str | None
     left: str | None
     right: str | None
@@ -34,7 +34,7 @@ class Asked(BaseModel):
     dtype: str
     store: str | None
     columns: str | None
-    asked: str  # which head
+    asked: str  # the requested head
     runtime: str = "torch"  # what runs the model's transformers
 
     @property
@@ -43,13 +43,13 @@ class Asked(BaseModel):
 
 
 class Plan(Asked):
-    """And what decides the files of the job."""
+    """The request and everything else that decides the files of the job."""
 
     pairs: int
     shard: int
-    stores: list[str]  # of each position's texts, by their place or by their place in the job's folder
-    head: str  # which one it is
-    batch: int  # pairs through the head at a time: fixed, since sums differ in their last digit by it
+    stores: list[str]  # stores of each position, as absolute paths or relative to the job's folder
+    head: str  # the chosen head
+    batch: int  # pairs per batch: fixed, because the last digit of sums depends on it
     format: int = FORMAT
     limbeck: str = __version__
 
@@ -63,7 +63,7 @@ class Plan(Asked):
 
     @classmethod
     def read(cls, folder: Path) -> Plan:
-        """The plan of a job's folder; without it nobody knows how the scores there were made."""
+        """The plan of a job's folder; without it, nobody knows how the scores were made."""
         place = folder / JOB
         remedy = f"remove it and {folder / SCORES}, and run the same command again"
         record = read_json(place, remedy)

@@ -1,10 +1,10 @@
-"""Shards on a Ray cluster: one long-lived actor a worker, one task a shard.
+"""Run shards on a Ray cluster: one long-lived actor per worker, one task per shard.
 
-Ray only hands out numbers: a shard is on disk before its task is done, so that a job goes on after anything, with this
-engine or another. Every machine has to see the job's folder and the texts under the same paths.
+Ray only distributes shard numbers: a shard is on disk before its task is done, so a job can continue after any failure,
+with this engine or another. Every machine must see the job's folder and the texts under the same paths.
 
-Without an address a cluster is started on this machine: on 127.0.0.1, with a token of its own, in a private folder that
-goes with it, no dashboard.
+Without an address, a cluster is started on this machine: on 127.0.0.1, with its own token, without a dashboard, in a
+private folder that is removed afterwards.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from limbeck.scoring.plan import JOB
 from limbeck.scoring.ray_folder import private_folder
 from limbeck.scoring.worker import Worker
 
-PATIENCE = 30.0  # seconds without news before the cluster is looked at
+PATIENCE = 30.0  # seconds without news before the cluster is checked
 OBJECTS = 2 << 30  # bytes of Ray's object store: we store nothing there, but with much less Ray hangs
 
 
 class ShardWorker:
-    """The actor: a `Worker` whose mistakes come back as words, not as Ray's tracebacks."""
+    """The actor: a `Worker` that returns its errors as messages instead of Ray's tracebacks."""
 
     def __init__(self, folder: str, device: str = "cpu") -> None:
         import torch
@@ -39,7 +39,7 @@ class ShardWorker:
         self.worker: Worker | None = None
 
     def run(self, shard: int) -> tuple[int | None, str]:
-        """The number of pairs that were scored; or none, and what is wrong."""
+        """The number of scored pairs, or None and the error."""
         try:
             if not (self.folder / JOB).exists():
                 remedy = "put --out and the texts where every machine of the cluster can read them"
@@ -51,7 +51,7 @@ class ShardWorker:
 
 
 class RayEngine:
-    """Runs a job's shards in `workers` actors; one for each of the cluster's cores by default."""
+    """Runs a job's shards in `workers` actors; by default one for each core of the cluster."""
 
     def __init__(self, workers: int | None = None, address: str | None = None, device: str | None = None) -> None:
         self.workers, self.address, self.device = workers, address, device or worker_device()
@@ -109,7 +109,7 @@ class _Actors:
 
 
 def _require_nodes(ray: Any) -> None:
-    """A driver whose cluster is gone would wait for ever, and so would the question whether it is."""
+    """Check whether the cluster still exists: otherwise the driver would wait forever, and so would Ray's own check."""
     alive: list[bool] = []
     asked = Thread(target=lambda: alive.append(any(node["Alive"] for node in ray.nodes())), daemon=True)
     asked.start()
@@ -126,8 +126,8 @@ def _cluster(address: str | None, workers: int | None) -> Iterator[Any]:
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address is None or address.partition(":")[0] in ("127.0.0.1", "localhost"):
-        # Ray takes 127.0.0.1 for "some address that others can reach" and then listens on all of them, unless its
-        # switch for clusters of desktop machines is off; it reads that once, when it is imported.
+        # Ray interprets 127.0.0.1 as "any address that others can reach" and then listens on all of them, unless its
+        # switch for clusters of desktop machines is off; it reads the switch once, when it is imported.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     if address is None and not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

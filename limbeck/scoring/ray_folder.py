@@ -1,7 +1,7 @@
-"""Where a Ray cluster that is started here keeps its sockets and logs: a folder of this user's alone, gone at the end.
+"""The folder for sockets and logs of a local Ray cluster: private to the user, and removed at the end.
 
-Ray opens its own folder to every user of the machine and leaves it behind. So it gets one inside a private folder,
-which is removed with the cluster; what a killed driver left is removed by the next one.
+Ray makes its own folder accessible to every user of the machine and does not remove it. So it gets one inside a
+private folder, which is removed with the cluster; the next driver removes what a killed one left.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from limbeck.errors import LimbeckError
 from limbeck.files import alone_in
 
 _PREFIX = "limbeck-ray-"
-_LONGEST = 24  # characters of a path that leave Ray enough of the 107 that the name of a socket may have
-_SECONDS = 10  # a younger folder may be one that another driver has made and not yet locked
+_LONGEST = 24  # maximum characters of a path: Ray needs the rest of the 107 for the name of a socket
+_SECONDS = 10  # seconds; a newer folder may belong to a driver that has not locked it yet
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A place for Ray that exists as long as the block."""
+    """A folder for Ray that exists as long as the block."""
     place = tempfile.gettempdir()
     if len(place) > _LONGEST and os.access("/tmp", os.W_OK | os.X_OK):
         place = "/tmp"
@@ -39,7 +39,7 @@ def private_folder() -> Iterator[Path]:
 
 def _remove_abandoned(place: Path) -> None:
     for folder in place.glob(f"{_PREFIX}*"):
-        with suppress(LimbeckError, OSError):  # in use, or somebody else's
+        with suppress(LimbeckError, OSError):  # in use, or of another user
             status = folder.lstat()
             if status.st_uid == os.getuid() and status.st_ctime < time.time() - _SECONDS and not folder.is_symlink():
                 with alone_in(folder):
@@ -47,7 +47,7 @@ def _remove_abandoned(place: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove it; processes of Ray that are about to end may write into it once more."""
+    """Remove it; Ray's processes may still write into it while they end."""
     for _ in range(20):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

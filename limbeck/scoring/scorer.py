@@ -1,4 +1,4 @@
-"""Which head, and how many pairs at a time, are fastest on this machine."""
+"""Choose the head and the batch size that are fastest on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TRIED", "choose_head", "one_thread"]
 
 
 def choose_head(interaction: Interaction, asked: str, stores: Sequence[Encodings], rows: np.ndarray) -> tuple[str, int]:
-    """Which head and how many pairs at a time are fastest here, tried on some pairs in one thread, as workers have."""
+    """The fastest head and batch size, measured on some pairs with one thread, like in workers."""
     with one_thread():
         names = [asked] if asked != "auto" else ["torch", *(["onnx"] if _onnx_could_run(interaction) else [])]
         scorers = {name: PairScorer(running(interaction, name), stores) for name in names}
@@ -43,7 +43,7 @@ def _onnx_could_run(interaction: Interaction) -> bool:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """What is measured here is measured as workers run."""
+    """Measure under the same conditions as workers run."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

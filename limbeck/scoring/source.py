@@ -1,4 +1,4 @@
-"""Which pairs are to be scored: a file of them, or everything against everything, as row numbers of text tables.
+"""The pairs to score: a file of pairs, or all pairs of two sets, as row numbers of text tables.
 
 A pair file names texts by id (`left`, `right`; the texts are in separate files), or contains the texts
 (`text_a`, `text_b`, ... as any pair file). Either becomes a folder of the job, with checksums:
@@ -6,9 +6,9 @@ A pair file names texts by id (`left`, `right`; the texts are in separate files)
     rows.npy          [pairs, positions]: rows of the texts
     texts-0.arrow ... distinct texts of each position, if the list has them
     columns.arrow     other columns of the list, if they are asked for
-    shown.json        what the result shows of the list
+    shown.json        the columns of the list in the result
 
-A cross product is never written out: pair p is left p // rights, right p % rights.
+A cross product is never written to disk: pair p is left p // rights, right p % rights.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROWS = 65536
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which pairs: a list, or left x right; and which of the list's columns come along."""
+    """Which pairs: a list, or left x right; and the columns of the list to copy."""
 
     pairs: Path | None
     left: str | None
@@ -60,8 +60,8 @@ class Source:
 
     tables: list[Texts]  # one for each position
     pairs: np.ndarray | None  # [pairs, positions] int32, mapped; None for a cross product
-    named: bool  # whether the tables' ids are the user's own
-    naming: list[str]  # what the result calls the ids or texts
+    named: bool  # whether the tables have the user's ids
+    naming: list[str]  # column names of the ids or texts in the result
     shown: Shown
     columns: pa.Table | None = field(default=None, repr=False)  # a row for each pair
 
@@ -77,7 +77,7 @@ class Source:
         return np.stack(np.divmod(np.arange(start, stop), len(self.tables[1])), axis=1)
 
     def named_rows(self) -> list[np.ndarray]:
-        """The rows of each table that some pair names, ascending; a byte a text meanwhile."""
+        """The rows of each table that occur in pairs, ascending; needs one byte per text."""
         if self.pairs is None:
             return [np.arange(len(table)) for table in self.tables]
         seen = [np.zeros(len(table), dtype=bool) for table in self.tables]
@@ -88,7 +88,7 @@ class Source:
 
 
 def prepare_source(wanted: Wanted, work: Path) -> Source:
-    """Read the pairs into the folder `work`, unless they are there and whole, and open them."""
+    """Read the pairs into the folder `work`, unless they are there and undamaged, and open them."""
     if wanted.pairs is None:
         tables = [load_texts(side) for side in wanted.sides()]
         for name, table in zip(wanted.sides(), tables, strict=True):
@@ -126,7 +126,7 @@ def _write(wanted: Wanted, folder: Path) -> None:
 
 
 def open_source(wanted: Wanted, work: Path) -> Source:
-    """What `prepare_source` prepared, without reading it through: for workers of the same call."""
+    """Open what `prepare_source` prepared, without reading it completely: for workers of the same call."""
     if wanted.pairs is None:
         return Source(
             [load_texts(side) for side in wanted.sides()], None, True, SIDES, chosen(wanted.columns, SIDES, SIDES)
@@ -144,13 +144,13 @@ def open_source(wanted: Wanted, work: Path) -> Source:
             else [open_distinct(texts_file(place, position)) for position in positions]
         )
         columns = open_columns(place / "columns.arrow") if shown.others else None
-    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:  # Arrow's own are among them
+    except (OSError, ValueError, EOFError, KeyError, TypeError) as error:  # including Arrow's errors
         raise damaged(place, error) from error
     return Source(tables, rows, named, record["naming"], shown, columns)
 
 
 def mapped_rows(file: Path) -> np.ndarray:
-    """Row numbers that a job left on disk."""
+    """The row numbers of a job on disk."""
     try:
         return np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

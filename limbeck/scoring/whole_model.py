@@ -1,4 +1,4 @@
-"""Pairs scored by a model that keeps nothing of a text: both texts are read together, for every pair again."""
+"""Score pairs with a model without encodings: it reads both texts of every pair together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from limbeck.scoring.scorer import one_thread
 from limbeck.scoring.source import Source
 
 SHARD = 2_000  # pairs in a file: some seconds to a minute of work
-FEW = 32  # pairs that are timed
+FEW = 32  # number of pairs to time
 
 
 class WholeModel:
-    """Scores pairs that are given as rows of text tables."""
+    """Scores pairs, given as rows of text tables."""
 
     def __init__(self, matcher: Matcher, tables: Sequence[Texts]) -> None:
         self.matcher, self.tables = matcher, tables
@@ -30,7 +30,7 @@ class WholeModel:
 
 
 def warn_of_time(matcher: Matcher, source: Source) -> None:
-    """Say how long a list will take, from a few of its pairs."""
+    """Print how long a list will take, estimated from a few of its pairs."""
     few = source.rows(0, min(len(source), FEW))
     scorer = WholeModel(matcher, source.tables)
     with reporting(None), one_thread():
@@ -46,7 +46,7 @@ def warn_of_time(matcher: Matcher, source: Source) -> None:
 
 
 def _duration(seconds: float) -> str:
-    """A time in the unit that it is read in."""
+    """A duration in a suitable unit."""
     if seconds < 120:
         return f"{max(1, round(seconds))} seconds"
     return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"

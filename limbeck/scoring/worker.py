@@ -1,4 +1,4 @@
-"""What a worker needs of a scoring job: its plan, its head, its stores. It imports no library of models."""
+"""A worker of a scoring job: its plan, its head, its stores. It imports no model library."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 def model_identity(matcher: Matcher, model: str) -> str:
-    """What a job is keyed by: the model's weights and configuration, and its calibration."""
-    from limbeck.matchers.loading import model_folder  # not above: most workers load no model
+    """The key of a job: the model's weights and configuration, and its calibration."""
+    from limbeck.matchers.loading import model_folder  # not at the top: most workers load no model
 
     return digest(str(matcher.identity()), repr(Calibration.load(model_folder(model))))
 
 
 def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
-    """Rows of text tables as rows of the stores."""
+    """Map rows of text tables to rows of the stores."""
     columns = [mapped_rows(folder / WORK / f"rows-{at}.npy")[rows[:, at]] for at in range(rows.shape[1])]
     return np.stack(columns, axis=1)
 
 
 class Worker:
-    """Scores shards of one job; made in whatever process or machine sees its folder."""
+    """Scores shards of one job, in any process or machine that sees its folder."""
 
     def __init__(self, folder: Path, device: str = "cpu") -> None:
         self.folder, self.device = folder, device
@@ -61,7 +61,7 @@ class Worker:
         return lambda rows: scorer.score(store_rows(self.folder, rows))
 
     def _of_whole_model(self) -> Callable[[np.ndarray], np.ndarray]:
-        """For a model that keeps nothing of a text: only here does a worker load a model."""
+        """For a model without encodings: only then does a worker load a model."""
         from limbeck.matchers import load
         from limbeck.scoring.whole_model import WholeModel
 
@@ -73,14 +73,14 @@ class Worker:
 
     @cached_property
     def by_left(self) -> tuple[np.ndarray, np.ndarray]:
-        """Listed pairs in the order of their left texts, for the best of each, and these texts: 12 bytes a pair."""
+        """Listed pairs sorted by left text, to find the best of each, and these texts: 12 bytes per pair."""
         assert self.source.pairs is not None
         lefts = np.asarray(self.source.pairs[:, 0])
         order = np.argsort(lefts, kind="stable")
         return order, lefts[order]
 
     def run(self, shard: int) -> int:
-        """Score one shard and write its file; the number of its pairs."""
+        """Score one shard and write its file; returns the number of its pairs."""
         plan = self.plan
         start, stop = shard * plan.shard, min((shard + 1) * plan.shard, plan.pairs)
         if plan.top_k is None or self.source.pairs is None:
@@ -112,7 +112,7 @@ class Worker:
         return pa.table({**own, **scored})
 
     def _naming(self, position: int, rows: np.ndarray) -> pa.DictionaryArray:
-        """What names the texts of a position, each distinct one once: their ids, or the texts themselves."""
+        """The ids of the texts of a position, or the texts themselves, each distinct one once."""
         table = self.source.tables[position]
         distinct, where = np.unique(rows, return_inverse=True)
         if self.source.named:
@@ -133,7 +133,7 @@ class Worker:
 
 
 def _whole_lefts(lefts: np.ndarray, start: int, stop: int) -> tuple[int, int]:
-    """A slice of ordered pairs moved so that no left text is cut: each belongs to the shard in which it starts."""
+    """Move a slice of sorted pairs so that no left text is split: each belongs to the shard in which it starts."""
 
     def moved(at: int) -> int:
         if at == 0 or at >= len(lefts):
@@ -144,7 +144,7 @@ def _whole_lefts(lefts: np.ndarray, start: int, stop: int) -> tuple[int, int]:
 
 
 def top_of_each(lefts: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of each left text's k best pairs, best first, and their ranks from 1; equal scores in given order."""
+    """Positions of each left text's k best pairs, best first, and their ranks from 1; ties keep the given order."""
     order = np.lexsort((np.arange(len(scores)), -scores, lefts))
     starts = np.flatnonzero(np.append(True, np.diff(lefts[order]) != 0))
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))

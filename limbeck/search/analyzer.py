@@ -1,7 +1,7 @@
-"""From text to the words that BM25 counts: lower case, split, stop words dropped, stemmed.
+"""Split text into the words that BM25 counts: lower case, without stop words, stemmed.
 
-English is treated as by Lucene's EnglishAnalyzer, whose numbers the field quotes: Porter's stemmer and 33 stop words.
-Words are runs of two or more letters and digits; an underscore parts words, so that "copy a file" finds `copy_file`.
+English is treated as in Lucene's EnglishAnalyzer, which papers use: Porter's stemmer and 33 stop words. Words are runs
+of two or more letters and digits; an underscore separates words, so that "copy a file" finds `copy_file`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STEMMERS = {"english": "porter"}
 _WORD = r"[^\W_]{2,}"
-# Vowel signs and points are no letters to Python's regular expressions, but they are parts of words.
+# Vowel signs and points are not letters for Python's regular expressions, but they are parts of words.
 _POINTED_WORD = r"(?:[^\W_]|[\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0b82-\u0bcd])+"
 _POINTED = ("arabic", "hindi", "nepali", "persian", "tamil", "yiddish")
 _STOP_WORDS = (
@@ -38,7 +38,7 @@ _STOP_WORDS = (
 
 
 class Words:
-    """How texts of one language are taken apart. Languages are PyStemmer's; some have no list of stop words."""
+    """How to split texts of one language. Languages are PyStemmer's; some have no list of stop words."""
 
     def __init__(self, language: str = "english") -> None:
         known = Stemmer.algorithms()
@@ -62,10 +62,10 @@ class Words:
         return self._stems([text])[0]
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
-        """The position of each word that counts in a text, with its stem: (start, end, stem)."""
+        """The position of each counted word in a text, with its stem: (start, end, stem)."""
         matches = list(re.finditer(self._pattern, text))
         words = list(dict.fromkeys(match.group().lower() for match in matches))
-        stems = dict(zip(words, self._stems(words), strict=True))  # one call for all: it costs as much for one word
+        stems = dict(zip(words, self._stems(words), strict=True))  # one call: each call is slow
         return [(match.start(), match.end(), stem) for match in matches for stem in stems[match.group().lower()][:1]]
 
     def _stems(self, texts: list[str]) -> list[list[str]]:

@@ -1,7 +1,7 @@
-"""Making an index: encode, index, count words, keep the texts.
+"""Build an index: encode, index, count words, store the texts.
 
-Encodings are kept as they are made, so that a killed build goes on where it was and encodes nothing twice; what is
-built from them (a graph, BM25) starts again. The index is there once `index.json` is, and that is written last.
+Encodings are stored when they are made, so that a killed build continues and encodes nothing twice; the steps after
+that (a graph, BM25) start again. The index is complete when `index.json` exists, which is written last.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def build_index(
 ) -> SearchIndex:
     """Index passages with a dual encoder (a name, a folder, or a matcher) and with BM25.
 
-    `store` is a folder that keeps the encodings for later, or a Milvus address that takes the vectors. An index that is
-    there already is opened where it is the same, and refused where it is another. `expansions` is what `limbeck expand`
-    wrote: queries whose words BM25 counts with a passage's own, and no encoder sees.
+    `store` is a folder that keeps the encodings for later, or a Milvus address that takes the vectors. An existing
+    index is opened if it has the same passages and settings, otherwise refused. `expansions` is the output of `limbeck
+    expand`: queries whose words BM25 counts with a passage's own; encoders do not see them.
     """
     out = Path(out).expanduser()
     if not dense and not sparse:
@@ -95,7 +95,7 @@ def build_index(
 
 @dataclass(frozen=True)
 class Encoded:
-    """Stored vectors of texts: `rows` of the store, as inner products need them. `windows` as `cut` gives them."""
+    """Stored vectors of texts: `rows` of the store, in the form for inner products. `windows` come from `cut`."""
 
     store: EncodingStore
     rows: np.ndarray
@@ -126,7 +126,7 @@ class Builder:
         self._root = Path(store).expanduser() if store and not self.milvus else folder / WORK / "encodings"
 
     def encode(self, passages: Passages) -> Encoded:
-        """The vectors of passages, or of their windows; only what the store lacks is encoded."""
+        """The vectors of passages, or of their windows; only those missing in the store are encoded."""
         corpus, table = passages.corpus, None
         if self.windows is not None:
             table = cut(corpus, self.windows, *self.matcher.tower.words("document"))
@@ -147,7 +147,7 @@ class Builder:
         return Encoded(store, np.concatenate(rows), self.matcher.interaction.name, short)
 
     def facts(self, kind: str) -> DenseFacts:
-        """What the manifest says of the dense part before it is built; `kind` may still be `auto`."""
+        """The manifest's facts about the dense part before it is built; `kind` may still be `auto`."""
         choose_kind(kind, 0)
         if self.milvus is not None and kind != "auto":
             require_milvus_kind(kind)
@@ -167,7 +167,7 @@ class Builder:
     def segment(
         self, passages: Passages, vectors: Encoded | None, facts: DenseFacts | None, first_key: int = 0
     ) -> tuple[Segment, DenseFacts | None]:
-        """Write a segment; the facts come back with the recall that was measured."""
+        """Write a segment; returns the facts with the measured recall."""
         name = new_name(self.folder / "segments")
         segment, keys, dense = Segment(name, len(passages.corpus)), None, None
         if vectors is not None and facts is not None:
@@ -188,7 +188,7 @@ class Builder:
     def _measured(
         self, index: DenseIndex | MilvusIndex, vectors: VectorSource, queries: Texts | None, facts: DenseFacts
     ) -> DenseFacts:
-        """Recall against exact search, with the data's queries if there are any; the effort is chosen by it."""
+        """Recall against exact search, with the data's queries if there are any; it decides the search effort."""
         if facts.kind == "flat":
             return replace(facts, recall=1.0)
         if queries is not None and len(queries):
@@ -201,7 +201,7 @@ class Builder:
 
 
 def load_encoder(model: str | Path | Any) -> Any:
-    """A dual encoder, given itself, its folder or its name."""
+    """A dual encoder, given as a matcher, a folder or a name."""
     from limbeck.matchers import load
 
     matcher = load(model) if isinstance(model, str | Path) else model

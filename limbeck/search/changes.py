@@ -1,9 +1,9 @@
-"""Changing an index: add, delete, compact. Each is one step: a reader sees either the old index or the new one.
+"""Change an index: add, delete, compact. Each change is atomic: a reader sees either the old index or the new one.
 
-Added passages get a segment of their own, with exact vectors; deleted ones are marked and never found. Neither touches
-the vectors that are there. BM25 depends on all passages at once (how many have a word, how long they are), so it is
-weighted again from its counts, and its scores are those of an index built from scratch. `compact` makes one segment of
-all; an exact index is then what a fresh build would be. An index of 8 bits keeps the ranges and lists that it learnt.
+Added passages get their own segment, with exact vectors; deleted ones are marked and never found. Neither changes
+existing vectors. BM25 depends on all passages at once (how many have a word, how long they are), so its weights are
+computed again from the counts, and its scores equal those of an index built from scratch. `compact` merges all segments
+into one; an exact index then equals a new build. An 8-bit index keeps the ranges and lists that it learnt.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from limbeck.search.segmented import Chosen
 from limbeck.search.segments import OpenSegment, open_collection, write_segment
 from limbeck.search.windows import Windows
 
-MANY = 8  # segments, from which on compaction pays
+MANY = 8  # number of segments at which compaction pays off
 
 
 def add_passages(
     path: str | Path, source: str | Path | Passages, model: Any = None, store: str | Path | None = None
 ) -> int:
-    """Add passages; one whose id is there already takes its place. Returns how many took the place of others."""
+    """Add passages; a passage with an existing id replaces the old one. Returns how many were replaced."""
     return change_index(path, source, (), model, store).replaced
 
 
 def delete_passages(path: str | Path, ids: Iterable[str]) -> int:
-    """Delete passages by id; returns how many these were. An id that the index does not have is named in a note."""
+    """Delete passages by id; returns how many existed. Unknown ids are named in a note."""
     return change_index(path, None, ids).deleted
 
 
 @dataclass(frozen=True)
 class Changed:
-    """What a change did: passages added, how many of them took the place of others, and passages deleted."""
+    """The result of a change: passages added, how many of them replaced others, and passages deleted."""
 
     added: int = 0
     replaced: int = 0
@@ -64,10 +64,10 @@ def change_index(
     model: Any = None,
     store: str | Path | None = None,
 ) -> Changed:
-    """Delete passages by id and add others, as one step: after a kill all of it is done, or nothing.
+    """Delete passages by id and add others in one step: after a kill, all of it is done or nothing.
 
-    The same change can be made again: an id that is gone already is named in a note, and passages that are there
-    already, word for word, are not added a second time. An id that is deleted and added is replaced.
+    The same change can be repeated: ids that do not exist any more are named in a note, and passages that exist with
+    the same content are not added again. An id that is deleted and added is replaced.
     """
     passages = load_passages(add) if isinstance(add, str | Path) else add
     unwanted = [key for key in dict.fromkeys(delete) if passages is None or key not in passages.corpus]
@@ -94,7 +94,7 @@ def change_index(
 
 
 def _named(index: SearchIndex, ids: Sequence[str]) -> np.ndarray:
-    """The rows of the passages to delete. A killed command may have deleted some of them: others are only noted."""
+    """The rows to delete. A killed command may have deleted some of them, so missing ids are only noted."""
     rows = index.collection.find(ids)
     unknown = int((rows < 0).sum())
     if unknown:
@@ -105,7 +105,7 @@ def _named(index: SearchIndex, ids: Sequence[str]) -> np.ndarray:
 
 
 def _has(index: SearchIndex, passages: Passages) -> bool:
-    """Whether an earlier run of the same command has added these passages already: same ids, texts and fields."""
+    """Whether an earlier run of the same command added these passages already: same ids, texts and fields."""
     rows = index.collection.find(list(passages.corpus))
     facts = index.manifest.sparse
     if (rows < 0).any() or (facts is not None and facts.expansions is not None):
@@ -118,7 +118,7 @@ def _has(index: SearchIndex, passages: Passages) -> bool:
 
 
 def _fields(passages: Passages) -> Iterator[dict[str, Any]]:
-    """The fields that each passage has, a block in memory at a time."""
+    """The fields of each passage, with one block in memory at a time."""
     if passages.fields is None:
         yield from ({} for _ in range(len(passages.corpus)))
         return
@@ -128,7 +128,7 @@ def _fields(passages: Passages) -> Iterator[dict[str, Any]]:
 
 
 def _added(index: SearchIndex, passages: Passages, gone: np.ndarray, store: str | Path | None) -> int:
-    """Write a segment for new passages, and the index with them and without `gone` rows; how many were replaced."""
+    """Write a segment of new passages and the index with it, without the `gone` rows; returns the number replaced."""
     manifest, collection = index.manifest, index.collection
     facts, vectors, first_key = manifest.dense, None, 0
     builder = Builder(index.path, None, _windows(facts), store)
@@ -158,7 +158,7 @@ def _require_same_precision(index: SearchIndex, facts: DenseFacts, matcher: Any)
 
 
 def compact_index(path: str | Path, seed: int = 0) -> None:
-    """Make one segment of all passages that are not deleted."""
+    """Merge all passages that are not deleted into one segment."""
     index = SearchIndex.open(path)
     if len(index.manifest.segments) == 1 and not index.manifest.deleted:
         return
@@ -181,11 +181,11 @@ def compact_index(path: str | Path, seed: int = 0) -> None:
         with directory_atomically(folder / "segments" / name) as place:
             write_segment(place, *_kept_passages(index), dense, windows, keys)
         manifest = replace(index.manifest, segments=(segment,), deleted_part=None, deleted=0, dense=facts)
-        finish(folder, manifest, None)  # BM25 numbers what is not deleted, and that stays the same
+        finish(folder, manifest, None)  # BM25 numbers only passages that are not deleted, which stay the same
 
 
 def _change(index: SearchIndex, manifest: IndexManifest, alive: np.ndarray, added: Texts | None = None) -> None:
-    """Write which passages are deleted, and the BM25 that follows from it."""
+    """Write which passages are deleted, and the resulting BM25."""
     folder = index.path
     deleted = int(np.count_nonzero(~alive))
     name = None
@@ -212,7 +212,7 @@ def _next_key(segments: Sequence[OpenSegment]) -> int:
 
 
 def _forget(facts: DenseFacts | None, segments: Sequence[OpenSegment], alive: np.ndarray) -> None:
-    """Take the vectors of deleted passages out of Milvus; the manifest no longer lets them be found."""
+    """Remove the vectors of deleted passages from Milvus; the manifest already excludes them."""
     if facts is None or facts.store is None:
         return
     start = 0
@@ -224,7 +224,7 @@ def _forget(facts: DenseFacts | None, segments: Sequence[OpenSegment], alive: np
 
 
 def _joined(index: SearchIndex, numbers: np.ndarray, facts: DenseFacts, seed: int) -> tuple[DenseIndex, DenseFacts]:
-    """One index of the kept vectors, and its recall where the vectors are still the exact ones."""
+    """One index of the kept vectors, and its recall if the vectors are still exact."""
     first = index.manifest.segments[0]
     file = index.path / "segments" / first.name / "dense.faiss"
     vectors = Chosen(index.dense.vectors, numbers)
@@ -246,7 +246,7 @@ def _renumbered(windows: np.ndarray | None, numbers: np.ndarray, kept: np.ndarra
 
 
 def _kept_passages(index: SearchIndex) -> tuple[Texts, pa.Table | None]:
-    """The texts and fields of what is not deleted."""
+    """The texts and fields of passages that are not deleted."""
     batches, blocks, start = [], [], 0
     for part in index.collection.segments:
         alive = index.collection.alive[start : start + len(part.texts)]

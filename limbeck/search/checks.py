@@ -1,8 +1,8 @@
-"""Are the files on disk as they were written? Cheap enough to check at every opening.
+"""Check whether the files on disk have changed; cheap enough for every opening.
 
-Sizes are always compared. Files below 32 MB are read and compared with their checksums. So is a larger file, unless
-`verified.json` says that it was, and its size, times of change and inode are still the same: a copy, a restored or an
-edited file is read once more. What that leaves is a disk that changes bits of a large file by itself; `verify` reads
+Sizes are always compared. Files below 32 MB are read and compared with their checksums. A larger file is read too,
+unless `verified.json` says that it was verified and its size, times and inode are still the same; so a copied, restored
+or edited file is read again. The remaining risk is a disk that changes bits of a large file by itself; `verify` reads
 everything.
 """
 
@@ -25,12 +25,12 @@ Stamp = list[int]
 
 
 def record_of(path: Path) -> FileRecord:
-    """What a manifest has to say of a file that was just written."""
+    """The manifest's record of a file that was just written."""
     return FileRecord(path.stat().st_size, checksum(path))
 
 
 def check(folder: Path, files: Mapping[str, FileRecord], remedy: str, everything: bool = False) -> None:
-    """Compare files with what is recorded of them; the first damaged one is named."""
+    """Compare files with their records; an error names the first damaged file."""
     stamps = {} if everything else _stamps(folder)
     fresh: dict[str, Stamp] = {}
     to_read = []
@@ -46,7 +46,7 @@ def check(folder: Path, files: Mapping[str, FileRecord], remedy: str, everything
             advance(files[name].bytes)
     large = {name: stamp for name, stamp in fresh.items() if files[name].bytes >= ALWAYS_BELOW}
     if large != stamps:
-        with suppress(OSError, LimbeckError):  # a folder that cannot be written is read again next time
+        with suppress(OSError, LimbeckError):  # if the folder cannot be written, the files are read again next time
             write_json(folder / STAMPS, large)
 
 

@@ -1,4 +1,4 @@
-"""How often each word occurs in each document: all that BM25 has to know. A change has to count only what is new."""
+"""How often each word occurs in each document: all that BM25 needs. A change only has to count new documents."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import scipy.sparse
 
 from limbeck.progress import track
 
-_PAIRS = 2**22  # weighted at a time
+_PAIRS = 2**22  # pairs weighted at a time
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Pairs of a word and a document that has it, sorted by word, then by document."""
+    """Pairs of a word and a document that contains it, sorted by word, then by document."""
 
     starts: np.ndarray  # [words + 1], where the pairs of each word begin
     rows: np.ndarray  # [pairs] int32, documents
     times: np.ndarray  # [pairs], how often
-    lengths: np.ndarray  # [documents] int32, words in all
+    lengths: np.ndarray  # [documents] int32, number of words
 
     def weights(self, k1: float, b: float) -> np.ndarray:
-        """What each pair adds to a score, [pairs] float32: see `limbeck.search.sparse`."""
+        """The contribution of each pair to a score, [pairs] float32: see `limbeck.search.sparse`."""
         documents = len(self.lengths)
         having = np.diff(self.starts)
         idf = np.log(1 + (documents - having + 0.5) / (having + 0.5))
@@ -37,14 +37,14 @@ class Counts:
         return found
 
     def without(self, keep: np.ndarray) -> Counts:
-        """Only the documents in `keep` [documents] bool, numbered again from 0."""
+        """Only the documents in `keep` [documents] bool, renumbered from 0."""
         kept = keep[self.rows]
         starts = np.append(0, np.cumsum(kept))[self.starts]
         numbers = (np.cumsum(keep) - 1).astype(np.int32)
         return Counts(starts, numbers[self.rows[kept]], self.times[kept], self.lengths[keep])
 
     def followed_by(self, other: Counts) -> Counts:
-        """With the documents of `other` after one's own; its words include all of one's own, under the same numbers."""
+        """With the documents of `other` after our own; its words include all of ours, with the same numbers."""
         mine = np.append(self.starts, np.full(len(other.starts) - len(self.starts), self.starts[-1]))
         starts = mine + other.starts
         rows = np.empty(int(starts[-1]), dtype=np.int32)
@@ -57,7 +57,7 @@ class Counts:
 
 
 def count_words(blocks: Sequence[tuple[np.ndarray, np.ndarray]], vocabulary: int) -> Counts:
-    """Count blocks of documents, each given as the words of all of them in a row, and their lengths."""
+    """Count blocks of documents, each given as the words of all its documents in one array, and their lengths."""
     lengths = np.concatenate([*(block for _, block in blocks), np.zeros(0, dtype=np.int64)]).astype(np.int32)
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     first = 0

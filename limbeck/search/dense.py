@@ -1,4 +1,4 @@
-"""Vector search on faiss: one interface, four kinds of index.
+"""Vector search with faiss: one interface, four kinds of index.
 
 | kind | bytes per vector | search | for |
 |---|---|---|---|
@@ -7,9 +7,9 @@
 | ivf-sq8 | dim + 8 | 8 bits a number, the nearest lists only | beyond |
 | sq8 | dim | 8 bits a number, every vector | memory matters more than time |
 
-`auto` takes the kind from the last column. A graph is built by one thread: several would make another graph each time.
-How much of the graph, or how many lists, a search visits is chosen at build time: the least effort that finds 95% of
-the exact top 10 (`limbeck.search.recall`).
+`auto` takes the kind from the last column. A graph is built with one thread, because several threads would give a
+different graph each time. The search effort (how much of the graph, or how many lists, a search visits) is chosen at
+build time: the least effort that finds 95% of the exact top 10 (`limbeck.search.recall`).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from limbeck.errors import LimbeckError, bad_input, did_you_mean
 from limbeck.progress import progress, say
 from limbeck.search.exact import exact_search
 
-faiss: Any = faiss_module  # its type stubs lack half of it
+faiss: Any = faiss_module  # its type stubs are incomplete
 
 KINDS = ("flat", "hnsw", "ivf-sq8", "sq8")
 FLAT_UP_TO, HNSW_UP_TO = 50_000, 1_000_000
-EXHAUSTIVE = ("flat", "sq8")  # every vector is looked at
+EXHAUSTIVE = ("flat", "sq8")  # every vector is compared
 NEIGHBOURS, CONSTRUCTION = 32, 128
-BREADTHS = (32, 64, 128, 256, 512)  # of a search through the graph
-FEW = 20_000  # vectors that are faster compared one by one than found by an index that may skip them
+BREADTHS = (32, 64, 128, 256, 512)  # breadth of a search in the graph
+FEW = 20_000  # up to this many vectors, an exact comparison is faster than an index
 
 _BLOCK = 8192
 _TRAINING = {"sq8": 100_000}
-_ANNOUNCED = 50_000  # vectors, from which on training takes longer than somebody wants to wait without a word
+_ANNOUNCED = 50_000  # number of vectors from which training is slow enough to announce
 
 
 class VectorSource(Protocol):
-    """Numbered vectors, wherever they are."""
+    """Numbered vectors from any source."""
 
     def __len__(self) -> int: ...
 
@@ -53,7 +53,7 @@ class VectorSource(Protocol):
 
 
 def choose_kind(kind: str, vectors: int) -> str:
-    """The kind by name; `auto` by the number of vectors."""
+    """The kind of index; `auto` chooses by the number of vectors."""
     if kind == "auto":
         return "flat" if vectors <= FLAT_UP_TO else "hnsw" if vectors <= HNSW_UP_TO else "ivf-sq8"
     if kind not in KINDS:
@@ -62,9 +62,9 @@ def choose_kind(kind: str, vectors: int) -> str:
 
 
 class DenseIndex:
-    """A faiss index; its rows are numbered in the order in which they were added.
+    """A faiss index; rows are numbered in the order in which they were added.
 
-    `effort` is HNSW's breadth of search, or the number of inverted lists that are read; the others have none.
+    `effort` is HNSW's search breadth, or the number of inverted lists to read; the other kinds have none.
     """
 
     def __init__(self, index: Any, kind: str, effort: int | None = None) -> None:
@@ -80,7 +80,7 @@ class DenseIndex:
     def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The k best rows for each query and their scores, [queries, up to k], best first, equal scores by row.
 
-        `allowed` [rows] bool leaves rows out. Where there are fewer than k, the row is -1 and the score -inf.
+        `allowed` [rows] bool excludes rows. If there are fewer than k, the row is -1 and the score -inf.
         """
         queries = require_dim(queries, self.dim)
         known = len(self) if allowed is None else int(np.count_nonzero(allowed))
@@ -98,13 +98,13 @@ class DenseIndex:
         return self._ordered(queries, k, chosen)
 
     def efforts(self) -> list[int | None]:
-        """The efforts that a search can make, rising."""
+        """The possible search efforts, ascending."""
         if self.kind == "hnsw":
             return list(BREADTHS)
         return rising_lists(int(self.index.nlist)) if self.kind == "ivf-sq8" else [None]
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of rows, [rows, dim]: what was added, or what 8 bits kept of it."""
+        """The vectors of rows, [rows, dim]: as added, or rounded to 8 bits."""
         if self.kind == "ivf-sq8":
             self.index.make_direct_map()
         return self.index.reconstruct_batch(np.ascontiguousarray(rows, dtype=np.int64))
@@ -129,7 +129,7 @@ class DenseIndex:
         return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
     def _exhaustive(self, queries: np.ndarray, k: int, known: int, chosen: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Of rows that tie for the last place faiss keeps any: look further until it is clear which come first."""
+        """Faiss keeps any of the rows that tie for the last place: search further until the order is clear."""
         wide = min(known, k + 1)
         rows, scores = self._ordered(queries, wide, chosen)
         tied = np.flatnonzero(scores[:, -1] == scores[:, k - 1]) if wide > k else np.zeros(0, dtype=np.int64)
@@ -170,12 +170,12 @@ def build_dense(kind: str, vectors: VectorSource, seed: int = 0) -> DenseIndex:
 
 
 def list_count(vectors: int) -> int:
-    """Inverted lists for so many vectors; faiss needs 39 vectors for each list that it learns."""
+    """The number of inverted lists for so many vectors; faiss needs 39 vectors to train each list."""
     return max(1, min(int(4 * vectors**0.5), vectors // 39))
 
 
 def rising_lists(lists: int) -> list[int | None]:
-    """How many of the inverted lists a search may read: 2, 4, 8, ... all."""
+    """The possible numbers of inverted lists to read: 2, 4, 8, ... all."""
     return [*(2**power for power in range(1, lists.bit_length()) if 2**power < lists), lists]
 
 
@@ -190,7 +190,7 @@ def fill(index: Any, kind: str, vectors: VectorSource) -> None:
 
 
 def emptied(path: Path, kind: str, dim: int) -> Any:
-    """A faiss index like the saved one but without vectors; what was learnt (lists, 8-bit ranges) stays."""
+    """A faiss index like the saved one but without vectors; learnt parts (lists, 8-bit ranges) are kept."""
     if kind in ("flat", "hnsw"):
         return _empty(kind, dim, 1, 0)
     copy = faiss.read_index(str(path))
@@ -199,7 +199,7 @@ def emptied(path: Path, kind: str, dim: int) -> Any:
 
 
 def require_dim(queries: np.ndarray, dim: int) -> np.ndarray:
-    """Query vectors [n, dim] as faiss needs them; others are refused."""
+    """Query vectors [n, dim] in the form for faiss; invalid ones are refused."""
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     if queries.ndim != 2 or queries.shape[1] != dim:
         problem = f"the query vectors have shape {list(queries.shape)}, the index has vectors of {dim} numbers"

@@ -22,16 +22,16 @@ from limbeck.search.segments import Collection
 from limbeck.search.windows import best_windows, distinct
 from limbeck.stores.manifest import canonical
 
-_QUERIES = 64  # searched at a time
+_QUERIES = 64  # queries searched at a time
 
 
 def model_digest(matcher: Any, position: int | None = 1) -> str:
-    """What tells a model from any other whose document vectors would differ, whatever computes them."""
+    """The identity of a model, as far as it affects document vectors, whatever runtime computes them."""
     return digest(canonical({key: value for key, value in matcher.identity(position).items() if key != "computed"}))
 
 
 class DensePart:
-    """Search by vectors. The model is loaded when the first query comes, and so are vectors that lie in Milvus."""
+    """Search by vectors. The model, and vectors in Milvus, are loaded with the first query."""
 
     def __init__(
         self, path: Path, facts: DenseFacts, segments: Sequence[Segment], collection: Collection, model: Any = None
@@ -43,7 +43,7 @@ class DensePart:
 
     @cached_property
     def matcher(self) -> Any:
-        """The model that encodes queries: the index's own copy, once it is known to be the one it was built with."""
+        """The model that encodes queries: the index's own copy, after a check that the index was built with it."""
         if self._given is not None:
             return self._given
         from limbeck.matchers import load
@@ -61,19 +61,20 @@ class DensePart:
 
     @property
     def loaded(self) -> Any:
-        """The model if it is in memory already, else None."""
+        """The model if it is in memory already, otherwise None."""
         return self.__dict__.get("matcher", self._given)
 
     def _require_model(self, matcher: Any, name: str) -> None:
-        """Refuse a model that would encode documents in another way; its query tower may be another one."""
-        if self.facts.model not in (model_digest(matcher), model_digest(matcher, None)):  # earlier versions: the whole
+        """Refuse a model that would encode documents differently; its query tower may differ."""
+        whole = model_digest(matcher, None)  # written by earlier versions
+        if self.facts.model not in (model_digest(matcher), whole):
             problem = f"{name} is not the one that {self.path} was built with, or is damaged"
             remedy = "use the original model, a student that has its document tower, or build the index again"
             raise LimbeckError(f"{problem}; {remedy}")
 
     @cached_property
     def windows(self) -> np.ndarray | None:
-        """The row and the characters of each vector, [vectors, 3]; None where vector i is all of row i."""
+        """The row and the characters of each vector, [vectors, 3]; None if vector i is the whole of row i."""
         if self.facts.window is None:
             return None
         parts, start = [], 0
@@ -85,7 +86,7 @@ class DensePart:
 
     @cached_property
     def vectors(self) -> VectorIndex:
-        """All vectors, those of deleted passages included."""
+        """All vectors, including those of deleted passages."""
         facts = self.facts
         if facts.store is not None:
             require_trusted(facts.store, str(self.path))
@@ -110,7 +111,7 @@ class DensePart:
         return comparable(self.matcher.encode_query(list(queries)), self.facts.similarity)
 
     def search(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> list[DenseList]:
-        """The k best passages for each query vector; `allowed` [rows] bool leaves passages out."""
+        """The k best passages for each query vector; `allowed` [rows] bool excludes passages."""
         best = self._best if self.windows is None else self._best_windows
         found: list[DenseList] = []
         with progress("Dense search", len(vectors)) as advance:
@@ -125,7 +126,7 @@ class DensePart:
         return [DenseList(row[row >= 0], score[row >= 0]) for row, score in zip(rows, scores, strict=True)]
 
     def _best_windows(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None) -> list[DenseList]:
-        """By the best window of each passage; more windows are asked for until they belong to k passages."""
+        """By the best window of each passage; searches for more windows until they belong to k passages."""
         assert self.windows is not None
         owners = self.windows[:, 0]
         mask = None if allowed is None else allowed[owners]
@@ -142,7 +143,7 @@ class DensePart:
         return [DenseList(*best_windows(owners, row, score, k)) for row, score in zip(kept, scores, strict=True)]
 
     def span(self, listed: DenseList, row: int) -> tuple[int, int] | None:
-        """The characters of a passage that its best window covers; None where passages are not cut."""
+        """The characters of a passage in its best window; None if passages are not cut."""
         place = np.flatnonzero(listed.rows == row)
         if self.windows is None or listed.windows is None or not len(place):
             return None

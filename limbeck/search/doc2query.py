@@ -1,8 +1,8 @@
 """Queries that a document might answer, sampled from a seq2seq model (doc2query-T5: Nogueira and Lin, 2019).
 
-A sample depends on the seed, the document's id and its own number alone, not on what else is in the batch: token t of a
-query is argmax over the k likeliest of log p + g_t, with Gumbel noise g that belongs to the query. That is a draw from
-the softmax over those k.
+A sample depends only on the seed, the document's id and its own number, not on the rest of the batch: token t of a
+query is argmax over the k likeliest of log p + g_t, with Gumbel noise g that belongs to the query. This draws from the
+softmax over those k.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from limbeck.generation.draws import own_draws
 from limbeck.generation.seq2seq import Seq2Seq
 
-CODE_VERSION = 1  # to be raised whenever the same weights, texts and settings would give other queries
+CODE_VERSION = 1  # raise it when the same weights, texts and settings give other queries
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How queries are drawn; the defaults are doc2query-T5's, except for the number of queries."""
+    """How queries are sampled; the defaults are doc2query-T5's, except for the number of queries."""
 
     per_document: int = 5
     top_k: int = 10
-    max_length: int = 64  # tokens of a query
-    document_length: int = 512  # tokens of a document that the model reads
+    max_length: int = 64  # maximum tokens of a query
+    document_length: int = 512  # maximum tokens of a document
     seed: int = 0
 
 
@@ -37,11 +37,11 @@ class QueryGenerator(Seq2Seq):
     """A seq2seq model that writes queries."""
 
     def identity(self) -> dict[str, Any]:
-        """All of the model that changes what it writes."""
+        """Everything about the model that changes its output."""
         return {**super().identity(), "code": CODE_VERSION}
 
     def generate(self, ids: Sequence[str], texts: Sequence[str], how: Sampling) -> list[list[str]]:
-        """`per_document` queries for each document; those that came out empty are left out."""
+        """`per_document` queries for each document; empty ones are left out."""
         tokens, mask = self.tokens(texts, how.document_length)
         states = self.encode(tokens, mask).repeat_interleave(how.per_document, dim=0)
         noise = LogitsProcessorList([NoisyTopK(self._noise(ids, how))])
@@ -57,7 +57,7 @@ class QueryGenerator(Seq2Seq):
 
 
 class NoisyTopK(LogitsProcessor):
-    """Adds a row's own noise to its likeliest tokens and rules out all others; the greedy choice is then a draw."""
+    """Adds a row's own noise to its likeliest tokens and excludes all others; the greedy choice is then a sample."""
 
     def __init__(self, noise: Tensor) -> None:
         self._noise = noise  # [rows, steps, top_k]

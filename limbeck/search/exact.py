@@ -1,4 +1,4 @@
-"""Exact search by inner product: every query with every document, one block at a time."""
+"""Exact search by inner product: every query with every document, in blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.search.topk import best, keys, unpack
 
-_SCORES = 2**22  # in memory at a time
+_SCORES = 2**22  # scores in memory at a time
 
 
 def comparable(vectors: np.ndarray, similarity: str) -> np.ndarray:
@@ -24,12 +24,12 @@ def comparable(vectors: np.ndarray, similarity: str) -> np.ndarray:
 def exact_search(queries: np.ndarray, blocks: Iterable[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k best rows of all blocks for each query: scores and rows [queries, k], best first.
 
-    Rows are numbered through the blocks in their order; of equal scores the earlier row comes first. In memory are the
-    best so far, and the scores of some queries with one block: never those of all queries with all documents.
+    Rows are numbered through the blocks in order; on equal scores the earlier row comes first. Memory holds the best so
+    far, and the scores of some queries with one block, never those of all queries with all documents.
     """
     left = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32))
     _require_finite(queries, "query", 0)
-    kept = torch.empty((len(left), 0), dtype=torch.int64)  # keys of the best so far, [queries, up to k]
+    kept = torch.empty((len(left), 0), dtype=torch.int64)  # keys of the best rows so far, [queries, up to k]
     row = 0
     for block in blocks:
         _require_finite(block, "document", row)

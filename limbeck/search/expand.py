@@ -1,15 +1,15 @@
-"""Documents with the queries they might answer, for the sparse part of a search (doc2query).
+"""Add to documents the queries that they might answer, for the sparse part of a search (doc2query).
 
-DIR/expand.json       what made the queries; another model, data set or seed may not take over the folder
-DIR/samples.jsonl     every query that was generated, block by block of the corpus, appended as the work goes on;
-                      each line has its checksum, and what follows a damaged line is generated again
-DIR/scores-*.jsonl    what a teacher thinks of them, likewise
-DIR/expansions.jsonl  the queries that were kept, in the order of the corpus
-DIR/corpus.jsonl      the documents with these queries behind their texts; with queries.jsonl and qrels/ a BEIR folder
+DIR/expand.json       settings; another model, data set or seed may not use the folder
+DIR/samples.jsonl     every generated query, by blocks of the corpus, appended during the work;
+                      each line has its checksum, and everything after a damaged line is generated again
+DIR/scores-*.jsonl    the teacher's scores of them, in the same form
+DIR/expansions.jsonl  the kept queries, in the order of the corpus
+DIR/corpus.jsonl      the documents followed by these queries; with queries.jsonl and qrels/ a BEIR folder
 
 DIR/limbeck-files.json  checksums of the finished files, compared whenever they are read (`limbeck.data.written`)
 
-The last three and the data set around them appear together, when all is done.
+The last three and the rest of the data set appear together, when all is done.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OURS = re.compile(
     r"\..*|expand\.json|limbeck-files\.json|(corpus|queries|samples|expansions|scores-[0-9a-f]+)\.jsonl|qrels"
 )
 KEEP = 0.7
-_SCORED = 32  # documents whose queries are scored between two writes
+_SCORED = 32  # number of documents whose queries are scored between two writes
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Expanded:
 
     out: Path
     documents: int
-    kept: int  # queries, of all documents
-    generated: int  # documents whose queries were not there before
+    kept: int  # queries kept, of all documents
+    generated: int  # documents with new queries
 
 
 def expand_data(
@@ -78,9 +78,9 @@ def expand_data(
     teacher: str | None = None,
     keep: float | None = None,
 ) -> Expanded:
-    """Generate queries for every document, keep all or those that a teacher scores best, and write the result.
+    """Generate queries for every document, keep all or those with the best teacher scores, and write the result.
 
-    A kill loses a batch at most, and nothing that is on disk is generated or scored again.
+    A kill loses at most one batch, and nothing on disk is generated or scored again.
     """
     how = how or Sampling()
     keep = _share(teacher, keep)
@@ -111,13 +111,13 @@ def _share(teacher: str | None, keep: float | None) -> float:
 
 
 def _keeps_checksums(out: Path) -> bool:
-    """Whether the lines of the logs have checksums; those that an earlier limbeck began have none, and get none."""
+    """Whether the lines of the logs have checksums; logs of earlier versions have none, and get none."""
     manifest = out / "expand.json"
     return not manifest.exists() or Manifest.load(manifest, KIND).layout.get("checksums") is True
 
 
 def _claim(out: Path, wanted: Manifest) -> None:
-    """Go on in a folder that the same work began, or begin one."""
+    """Continue in a folder of the same work, or start a new one."""
     manifest = out / "expand.json"
     if manifest.exists():
         require_same(out, Manifest.load(manifest, KIND), wanted)
@@ -140,7 +140,7 @@ def _generate(generator: QueryGenerator, corpus: Texts, log: AppendLog, how: Sam
 
 
 def _score(teacher: Matcher, corpus: Texts, samples: AppendLog, out: Path, checked: bool) -> AppendLog:
-    """The teacher's score of every query with its own document."""
+    """The teacher's score of every query with its document."""
     if teacher.outputs != 1:
         raise LimbeckError(
             f"--filter: the teacher gives {teacher.outputs} scores per pair; name one that gives a single score"
@@ -170,7 +170,7 @@ def _scored(
     return [{"_id": key, "scores": list(islice(rest, len(queries)))} for key, queries in zip(ids, lists, strict=True)]
 
 
-Kept = tuple[list[str], list[float] | None]  # a document's queries, and their scores where they were scored
+Kept = tuple[list[str], list[float] | None]  # a document's queries, and their scores if they were scored
 
 
 def _all(corpus: Texts, samples: AppendLog) -> Iterator[Kept]:
@@ -179,7 +179,7 @@ def _all(corpus: Texts, samples: AppendLog) -> Iterator[Kept]:
 
 
 def _best(corpus: Texts, samples: AppendLog, log: AppendLog, keep: float) -> Iterator[Kept]:
-    """The share of all queries that score best, over all documents; of equal scores, those of earlier documents."""
+    """The best-scoring share of all queries, over all documents; ties favour earlier documents."""
     lists = (own for block in by_block(corpus, log, "scores") for own in block)
     scores = np.fromiter((score for own in lists for score in own), dtype=np.float64)
     good = np.zeros(len(scores), dtype=bool)
@@ -193,7 +193,7 @@ def _best(corpus: Texts, samples: AppendLog, log: AppendLog, keep: float) -> Ite
 
 
 def _write(data: RankingData, fields: pa.Table | None, out: Path, expansions: Iterator[Kept]) -> int:
-    """Put the data set into the folder, in one step; how many queries were kept."""
+    """Write the data set into the folder in one step; returns how many queries were kept."""
     others = _rows(fields) if fields is not None else repeat({}, len(data.corpus))
     count = 0
     with directory_atomically(out) as folder:
@@ -221,7 +221,7 @@ def _write(data: RankingData, fields: pa.Table | None, out: Path, expansions: It
 
 
 def _rows(fields: pa.Table) -> Iterator[dict[str, Any]]:
-    """The fields that each passage has."""
+    """The fields of each passage."""
     for batch in fields.to_batches(max_chunksize=block_log.BLOCK):
         for row in batch.to_pylist():
             yield {name: value for name, value in row.items() if value is not None}
@@ -232,7 +232,7 @@ def _line(handle: IO[str], record: dict[str, Any]) -> None:
 
 
 def _link(file: Path, place: Path) -> None:
-    """The same file under another name; a copy where the disk knows no links."""
+    """A hard link to the file, or a copy if the file system has no links."""
     try:
         os.link(file, place)
     except OSError:

@@ -21,7 +21,7 @@ _ROWS = 8192
 
 
 def read_expansions(path: str | Path) -> Texts:
-    """The queries of each document, joined, by document id; documents without any may be missing."""
+    """The joined queries of each document, by document id; documents without queries may be missing."""
     path = Path(path)
     require_unchanged(path)
     try:
@@ -47,7 +47,7 @@ def _records(path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def expanded(corpus: Texts, expansions: Texts) -> Texts:
-    """The corpus with each document's queries behind its text, in memory; ids and rows stay."""
+    """The corpus with each document's queries appended to its text, in memory; ids and rows do not change."""
     unknown = np.flatnonzero(corpus.find(expansions.ids) < 0)
     if len(unknown):
         name = expansions.id_at(int(unknown[0]))

@@ -1,7 +1,7 @@
 """Conditions on the fields of passages: `lang=en`, `year>=2020`, `source!=forum`.
 
-Numbers are compared as numbers and texts as texts, so that dates written 2020-01-31 compare as one expects. A list
-matches `=` where it holds the value. A passage that lacks the field never matches.
+Numbers are compared as numbers and texts as texts, so dates such as 2020-01-31 compare correctly. A list matches `=` if
+it contains the value. A passage without the field never matches.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Condition:
 
 
 def parse_conditions(clauses: str | Iterable[str]) -> tuple[Condition, ...]:
-    """Conditions that all have to hold, each written FIELD, operator, VALUE."""
+    """Conditions that must all hold, each written FIELD, operator, VALUE."""
     found = []
     for clause in [clauses] if isinstance(clauses, str) else clauses:
         match = _CLAUSE.fullmatch(clause)
-        if match is None or match.group(3).startswith(("=", "<", ">")):  # == and => are slips, not values
+        if match is None or match.group(3).startswith(("=", "<", ">")):  # == and => are typing errors, not values
             raise LimbeckError(f"cannot read the condition {clause!r}; write FIELD=VALUE, or != < <= > >= for the =")
         found.append(Condition(*match.groups()))
     return tuple(found)
@@ -93,12 +93,12 @@ def _holds(column: pa.ChunkedArray, condition: Condition) -> np.ndarray:
 
 
 def _number(kind: pa.DataType, condition: Condition) -> pa.Scalar:
-    """Whole numbers are compared as such: beyond 2**53 a float would be a neighbour's."""
+    """Compare whole numbers exactly: above 2**53 a float is not exact."""
     try:
         if pa.types.is_integer(kind) and abs(whole := int(condition.value)) < 2**63:
             return pa.scalar(whole)
     except ValueError:
-        pass  # 2.5, or no number
+        pass  # 2.5, or not a number
     try:
         return pa.scalar(float(condition.value))
     except ValueError as error:

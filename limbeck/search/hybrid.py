@@ -1,6 +1,6 @@
 """One ranking from a dense and a sparse one: Eq. 7 of TCT-ColBERT, and reciprocal rank fusion as its baseline.
 
-A list is (rows, scores), best first, each row once. Both functions rank the union of two lists; of equal scores the
+A list is (rows, scores), best first, each row once. Both functions rank the union of two lists; on equal scores the
 smaller row comes first.
 """
 
@@ -18,18 +18,18 @@ List = tuple[np.ndarray, np.ndarray]  # rows (int64) and scores (float32)
 
 @dataclass(frozen=True)
 class Fused:
-    """The k best of two lists, best first, and what each part said of them."""
+    """The k best of two lists, best first, and the score of each part."""
 
     rows: np.ndarray  # int64
-    scores: np.ndarray  # float64: a sum of two float32 scores is not rounded again
-    dense: np.ndarray  # float32, NaN where the dense list does not have the document
+    scores: np.ndarray  # float64: the sum of two float32 scores is not rounded again
+    dense: np.ndarray  # float32, NaN if the dense list does not have the document
     sparse: np.ndarray  # likewise
 
 
 def fuse(dense: List, sparse: List, alpha: float, k: int) -> Fused:
     """score = alpha * sparse + dense; a document missing from one list takes that list's minimum (Eq. 7).
 
-    A list without documents has no minimum: its part is 0 for all, and the other list's order stays.
+    An empty list has no minimum: its part is 0 for all, and the order of the other list is kept.
     """
     require_alpha(alpha)
     parts = [np.append(scores, scores.min() if len(scores) else 0).astype(np.float64) for _, scores in (dense, sparse)]
@@ -41,7 +41,7 @@ def fuse(dense: List, sparse: List, alpha: float, k: int) -> Fused:
 def reciprocal_rank_fusion(dense: List, sparse: List, k: int, constant: float = 60.0) -> Fused:
     """score = sum over the lists that have the document of 1 / (constant + rank), ranks counted from 1.
 
-    It knows no scales and has nothing to tune (Cormack, Clarke and Büttcher, 2009, whose constant is 60).
+    It ignores the scale of scores and has no parameter to tune (Cormack, Clarke and Büttcher, 2009, with constant 60).
     """
     parts = [np.append(1 / (constant + np.arange(1, len(rows) + 1)), 0) for rows, _ in (dense, sparse)]
     rows, in_dense, in_sparse = _union(dense[0], sparse[0])
@@ -50,15 +50,15 @@ def reciprocal_rank_fusion(dense: List, sparse: List, k: int, constant: float = 
 
 
 def require_alpha(alpha: float) -> None:
-    """Refuse a weight that is no weight."""
+    """Refuse an invalid weight."""
     if not math.isfinite(alpha) or alpha < 0:
         raise LimbeckError(f"alpha is {alpha}; it is the weight of the sparse scores, a finite number from 0 up")
 
 
 def _union(dense: np.ndarray, sparse: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of either list, ascending, and the place of each in the two lists: -1, the last place, where it is not.
+    """The rows of either list, ascending, and the position of each in both lists: -1, the last position, if missing.
 
-    A row and its place are sorted as one 64-bit number, which is several times faster than finding rows by search.
+    A row and its position are sorted as one 64-bit number, which is several times faster than looking rows up.
     """
     both = np.concatenate([dense, sparse])
     packed = np.sort(both << 32 | np.arange(len(both)))
@@ -75,11 +75,11 @@ def _union(dense: np.ndarray, sparse: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _best(rows: np.ndarray, scores: np.ndarray, dense: List, sparse: List, k: int) -> Fused:
-    """The k best of ascending rows; a part is given as its list's scores and the place of each row among them."""
+    """The k best of ascending rows; a part is given as its list's scores and the position of each row in the list."""
     if k < 1:
         raise LimbeckError(f"k is {k}; ask for 1 document or more")
     kept = np.arange(len(rows))
-    if k < len(rows):  # only what can be among the k best is sorted
+    if k < len(rows):  # only rows that can be among the k best are sorted
         kept = np.flatnonzero(scores >= np.partition(scores, len(rows) - k)[len(rows) - k])
     kept = kept[np.argsort(-scores[kept], kind="stable")[:k]]
     own = [np.append(listed, np.float32(np.nan))[places[kept]] for listed, places in (dense, sparse)]

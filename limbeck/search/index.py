@@ -1,12 +1,12 @@
-"""An index that can be searched: vectors, words and texts in one folder.
+"""A searchable index: vectors, words and texts in one folder.
 
     index = SearchIndex.open("my-index")
     for hit in index.search("how do I copy a file", k=10).hits:
         print(hit.rank, hit.id, hit.score, hit.found_by)
 
-Three ways to search: `dense` by vectors, `sparse` by BM25, `hybrid` by both, fused by Eq. 7 with the weight that
-`limbeck tune` found, or by reciprocal ranks where nobody has tuned it. `limbeck.search.build` makes an index, `add` and
-`delete` change one, and `get` looks a passage up by its id.
+There are three modes: `dense` uses vectors, `sparse` uses BM25, `hybrid` fuses both by Eq. 7 with the weight that
+`limbeck tune` found, or by reciprocal ranks if it is not tuned. `limbeck.search.build` makes an index, `add` and
+`delete` change one, and `get` finds a passage by its id.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Source = Mapping[str, str] | Iterable[Mapping[str, Any]] | Passages | str | Path
 
 
 class SearchIndex:
-    """An opened index. `model` may be given where it is in memory already: it has to be the one of the index."""
+    """An open index. `model` may be given if it is in memory already: it must be the model of the index."""
 
     def __init__(self, path: Path, manifest: IndexManifest, model: Any = None) -> None:
         self.path, self.manifest = path, manifest
@@ -68,14 +68,14 @@ class SearchIndex:
             try:
                 return cls(path, manifest, model)
             except (LimbeckError, FileNotFoundError):
-                again = IndexManifest.load(path)  # a writer may have replaced it between our two looks
+                again = IndexManifest.load(path)  # a writer may have replaced it in the meantime
                 if again == manifest:
                     raise
                 manifest = again
 
     @staticmethod
     def set_alpha(path: str | Path, alpha: float) -> None:
-        """Write the fusion weight into an index."""
+        """Save the fusion weight in an index."""
         require_alpha(alpha)
         folder = Path(path).expanduser()
         IndexManifest.load(folder)
@@ -103,10 +103,10 @@ class SearchIndex:
         return Passage(*self.collection.record_at(row), self.collection.fields_at(row))
 
     def add(self, passages: Source, *, delete: Iterable[str] = ()) -> Changed:
-        """Add passages, and delete others in the same step; one whose id is there already takes its place.
+        """Add passages, and delete others in the same step; a passage with an existing id replaces the old one.
 
         `passages` are texts by id, records such as `{"_id": "n1", "text": "...", "year": 2023}`, a file or a data set.
-        The change is written to the folder, and this index goes on with the new one.
+        The change is written to the folder, and this object shows the new index.
 
         >>> from limbeck.search.build import build_index
         >>> index = build_index(None, Passages.of({"a": "copy a file", "b": "sort a list"}), folder, dense=False)
@@ -119,7 +119,7 @@ class SearchIndex:
         return self._changed(given, delete)
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Delete passages by id; returns how many there were. An id that the index does not have is passed over.
+        """Delete passages by id; returns how many there were. Unknown ids are skipped.
 
         >>> from limbeck.search.build import build_index
         >>> index = build_index(None, Passages.of({"a": "copy a file", "b": "sort a list"}), folder, dense=False)
@@ -129,7 +129,7 @@ class SearchIndex:
         return self._changed(None, [ids] if isinstance(ids, str) else ids).deleted
 
     def _changed(self, passages: Passages | str | Path | None, ids: Iterable[str]) -> Changed:
-        """Change the folder, then read it again; the model stays in memory if it was."""
+        """Change the folder, then read it again; a loaded model stays in memory."""
         from limbeck.search.changes import change_index
 
         model = self._dense.loaded if self._dense is not None else None
@@ -157,7 +157,7 @@ class SearchIndex:
         return self._sparse.words if self._sparse is not None else Words()
 
     def mode(self, wanted: str | None = None) -> str:
-        """A way to search that this index knows; by default both parts if it has both."""
+        """A search mode of this index; by default both parts if it has both."""
         if wanted is None:
             return "hybrid" if self._dense and self._sparse else "dense" if self._dense else "sparse"
         if wanted not in MODES:
@@ -169,7 +169,7 @@ class SearchIndex:
         return wanted
 
     def verify(self) -> None:
-        """Read everything and compare it with its checksums; the error names the damaged file."""
+        """Read everything and compare it with its checksums; an error names the damaged file."""
         self._check(everything=True)
         if self._dense is not None:
             _ = self._dense.matcher, self._dense.vectors
@@ -188,7 +188,8 @@ class SearchIndex:
     ) -> Results | list[Results]:
         """The k best passages for a query, or for each of several, with their texts and how they were found.
 
-        Options are those of `rank`; with `explain` each hit says what every shared word adds to its sparse score.
+        Options are those of `rank`; with `explain` each hit has the contribution of every shared word to its sparse
+        score.
         """
         queries = [query] if isinstance(query, str) else list(query)
         mode = self.mode(options.get("mode"))
@@ -217,10 +218,10 @@ class SearchIndex:
         where: Where = (),
         depth: int = DEPTH,
     ) -> list[Ranking]:
-        """The rows of the k best passages for each query; fewer where there are fewer.
+        """The rows of the k best passages for each query, or fewer if there are not enough.
 
         `where` has conditions on fields (`limbeck.search.filters`). A hybrid search fuses the `depth` best of both
-        parts: by Eq. 7 with `alpha`, or the tuned one of the index; by reciprocal ranks where there is neither.
+        parts: by Eq. 7 with `alpha`, or the tuned one of the index; by reciprocal ranks if there is neither.
         """
         mode = self.mode(mode)
         _require_queries(queries, k)
@@ -242,7 +243,7 @@ class SearchIndex:
         return rankings
 
     def candidates(self, queries: Sequence[str], depth: int = DEPTH, where: Where = ()) -> Candidates:
-        """The lists of both parts for each query, to the given depth: what fusion works on."""
+        """The lists of both parts for each query, to the given depth: the input of fusion."""
         _require_queries(queries, depth)
         allowed = self.allowed(where)
         sparse = self.sparse_lists(queries, depth, allowed)
@@ -250,7 +251,7 @@ class SearchIndex:
         return Candidates([listed.pair for listed in dense], sparse)
 
     def sparse_lists(self, queries: Sequence[str], k: int, allowed: np.ndarray | None = None) -> list[List]:
-        """The k best passages for each query by BM25; none where no word of it is known."""
+        """The k best passages for each query by BM25; none if no word of the query is known."""
         live = self.collection.rows
         mask = None if allowed is None else allowed[live]
         found: list[List] = []
@@ -260,20 +261,20 @@ class SearchIndex:
         return found
 
     def fused(self, dense: DenseList, sparse: List, k: int, fusion: str, alpha: float) -> Fused:
-        """One list of two."""
+        """Fuse two lists."""
         if fusion == "rrf":
             return reciprocal_rank_fusion(dense.pair, sparse, k)
         return fuse(dense.pair, sparse, alpha, k)
 
     def check(self, mode: str | None, fusion: str | None, alpha: float | None) -> None:
-        """Refuse options of a search that make no sense; a model that has to be loaded for it would come later."""
+        """Refuse invalid search options before a model is loaded."""
         if self.mode(mode) == "hybrid":
             self.fusion(fusion, alpha)
         elif fusion is not None or alpha is not None:
             raise LimbeckError("--fusion and --alpha require a hybrid search; leave them out, or use --mode hybrid")
 
     def fusion(self, fusion: str | None = None, alpha: float | None = None) -> tuple[str, float]:
-        """How the parts are fused: as asked for, else by Eq. 7 with the tuned weight, else by reciprocal ranks."""
+        """The fusion: as requested, otherwise by Eq. 7 with the tuned weight, or else by reciprocal ranks."""
         if fusion is not None and fusion not in FUSIONS:
             raise LimbeckError(f"unknown fusion {fusion!r}; {did_you_mean(fusion, FUSIONS)}")
         if fusion == "rrf" and alpha is not None:
@@ -288,7 +289,7 @@ class SearchIndex:
         return "interpolate", alpha
 
     def allowed(self, where: Where = ()) -> np.ndarray | None:
-        """Which rows may be found, [rows] bool; None where all may."""
+        """Which rows may be found, [rows] bool; None for all."""
         conditions = parse_conditions(where)
         if not conditions:
             return self.collection.alive if self.manifest.deleted else None
@@ -299,7 +300,7 @@ class SearchIndex:
         return self._masks[key]
 
     def terms(self, query: str, row: int) -> dict[str, float]:
-        """What each word that query and passage share adds to the sparse score."""
+        """The contribution of each word that query and passage share to the sparse score."""
         if self._sparse is None:
             return {}
         return self._sparse.terms(query, int(np.searchsorted(self.collection.rows, row)))

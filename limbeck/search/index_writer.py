@@ -1,4 +1,4 @@
-"""The folder of an index while it is written: one writer; it touches no other files and names no unfinished part."""
+"""The folder of an index during writing: one writer, which changes no other files and lists no unfinished part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARK = "unfinished-index.json"
 
 @contextmanager
 def working(out: Path, what: str) -> Iterator[Path]:
-    """Hold a folder for building in it; a folder that is not ours is refused, what killed builds left is cleared."""
+    """Lock a folder for building; a folder that is not ours is refused, and remains of killed builds are removed."""
     with naming_disk_errors(out):
         if out.exists() and not out.is_dir():
             raise bad_input(out, "is not a folder", "name a folder")
@@ -43,7 +43,7 @@ def working(out: Path, what: str) -> Iterator[Path]:
 
 
 def _refuse_another_build(out: Path, what: str) -> None:
-    """What a killed build encoded is not thrown away for another one."""
+    """Refuse to discard the encodings of a killed build of another index."""
     if is_an_index(out) or not (out / WORK / _MARK).is_file() or not (out / WORK / "encodings").is_dir():
         return
     begun = _begun(out / WORK / _MARK)
@@ -53,7 +53,7 @@ def _refuse_another_build(out: Path, what: str) -> None:
 
 
 def _begun(mark: Path) -> str | None:
-    """What a killed build was indexing; None if the mark is damaged. Encodings have their own checksums."""
+    """The data that a killed build was indexing; None if the mark is damaged. Encodings have their own checksums."""
     with suppress(LimbeckError):
         found = read_json(mark)
         if isinstance(found, dict) and isinstance(found.get("building"), str):
@@ -63,7 +63,7 @@ def _begun(mark: Path) -> str | None:
 
 
 def _leave_nothing(out: Path) -> None:
-    """After a mistake of the user: encodings are worth keeping, a folder without any is not."""
+    """After a user's mistake: keep encodings, but remove a folder without any."""
     if not (out / WORK / "encodings").is_dir():
         shutil.rmtree(out / WORK, ignore_errors=True)
         if not is_an_index(out):
@@ -71,7 +71,7 @@ def _leave_nothing(out: Path) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove what the manifest does not name: parts that were replaced, or never finished."""
+    """Remove files that are not in the manifest: parts that were replaced or never finished."""
     named = set()
     if is_an_index(folder):
         named = {"/".join(Path(name).parts[:2]) for name in IndexManifest.load(folder).files}
@@ -82,14 +82,14 @@ def clear(folder: Path) -> None:
 
 
 def new_name(folder: Path, suffix: str = "") -> str:
-    """A name that no part has had: the number makes them sort, the letters make them differ."""
+    """A new name for a part: the number sorts, the letters make it unique."""
     make_directory(folder)
     taken = [int(entry.name[:6]) for entry in folder.iterdir() if entry.name[:6].isdigit()]
     return f"{max(taken, default=0) + 1:06d}-{uuid.uuid4().hex[:8]}{suffix}"
 
 
 def finish(folder: Path, manifest: IndexManifest, sparse: SparseIndex | None) -> None:
-    """Write a new sparse part if there is one, then the manifest, and drop what it no longer names."""
+    """Write a new sparse part if there is one, then the manifest, and remove parts that it no longer lists."""
     if sparse is not None:
         manifest = replace(manifest, sparse_part=new_name(folder / "sparse"))
         sparse.save(folder / "sparse" / str(manifest.sparse_part))
@@ -97,7 +97,7 @@ def finish(folder: Path, manifest: IndexManifest, sparse: SparseIndex | None) ->
     names += [f"sparse/{manifest.sparse_part}"] if manifest.sparse_part else []
     names += [f"deleted/{manifest.deleted_part}"] if manifest.deleted_part else []
     files = sorted(file for name in names for file in _files(folder / name))
-    known = manifest.files  # what was checked when it was opened keeps its checksum
+    known = manifest.files  # files that were checked on opening keep their checksums
     named = {str(file.relative_to(folder)): file for file in files}
     fresh = {name: file for name, file in named.items() if name not in known}
     records = dict(known)

@@ -1,7 +1,7 @@
-"""Search with a vector per token: exactly, or by candidates that an index over the tokens finds (TCT-ColBERT Sec. 3.1).
+"""Search with a vector per token: exactly, or with candidates from an index over the tokens (TCT-ColBERT Sec. 3.1).
 
-ColBERT's own way has two steps. Every query token looks for its nearest document tokens in an approximate index; the
-documents that own them are the candidates; candidates are scored by MaxSim over all their tokens, exactly.
+ColBERT's own search has two steps. For every query token an approximate index finds the nearest document tokens; their
+documents are the candidates. Then candidates are scored exactly, by MaxSim over all their tokens.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from limbeck.progress import track
 from limbeck.search.topk import best, keys, unpack
 from limbeck.stores.ragged import Ragged
 
-_QUERIES = 64  # scored against a block at a time
+_QUERIES = 64  # queries scored against a block at a time
 
 
 class TokenMatcher(Protocol):
-    """What late interaction needs of a matcher: the scores [queries, documents] of encoded texts."""
+    """The part of a matcher that late interaction needs: the scores [queries, documents] of encoded texts."""
 
     def match(self, queries: Ragged, documents: Ragged) -> np.ndarray: ...
 
@@ -32,7 +32,7 @@ def exact_late_search(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best documents of all blocks for each query: scores and rows [queries, k], best first.
 
-    Rows are numbered through the blocks; of equal scores the earlier row comes first.
+    Rows are numbered through the blocks; on equal scores the earlier row comes first.
     """
     kept = torch.empty((len(queries), 0), dtype=torch.int64)
     row = 0
@@ -51,7 +51,7 @@ def exact_late_search(
 class TokenIndex:
     """An approximate index over all token vectors of a corpus: inverted lists of 8-bit vectors.
 
-    `probes` inverted lists are searched for `per_token` tokens for each query token. Both trade time for recall.
+    For each query token, `probes` inverted lists are searched for `per_token` tokens. Both trade time for recall.
     """
 
     def __init__(self, documents: Ragged, seed: int = 0, lists: int | None = None) -> None:
@@ -61,7 +61,7 @@ class TokenIndex:
         self.owners = np.repeat(np.arange(len(documents)), documents.lengths)  # [tokens] the document of each token
         count, dim = documents.vectors.shape
         wanted = lists or max(1, int(4 * count**0.5))
-        wanted = min(wanted, max(1, count // 39))  # faiss needs 39 vectors for each list that it learns
+        wanted = min(wanted, max(1, count // 39))  # faiss needs 39 vectors to train each list
         self.index = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(dim), dim, wanted, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
@@ -73,11 +73,11 @@ class TokenIndex:
 
     @property
     def bytes(self) -> int:
-        """What has to be kept: the vectors that MaxSim reads, and their 8-bit copies with a document's number each."""
+        """Bytes to keep: the vectors for MaxSim, and their 8-bit copies with a document number each."""
         return self.documents.vectors.nbytes + self.index.ntotal * (self.index.code_size + 8)
 
     def candidates(self, query: np.ndarray, probes: int = 16, per_token: int = 128) -> np.ndarray:
-        """The rows of the documents that own a token near one of the query's tokens [tokens, dim]."""
+        """The rows of the documents with a token near one of the query's tokens [tokens, dim]."""
         self.index.nprobe = min(probes, self.index.nlist)
         _, found = self.index.search(np.ascontiguousarray(query), min(per_token, len(self.owners)))
         return np.unique(self.owners[found[found >= 0]])

@@ -1,7 +1,7 @@
-"""`index.json`: what an index is made of. A file that it does not name does not belong to the index.
+"""`index.json`: the list of an index's files. Files that it does not list do not belong to the index.
 
-DIR/index.json              this; replaced in one step, so that an index is the old one or the new one
-DIR/model/                  the model, so that the folder needs nothing else
+DIR/index.json              this list; replaced atomically
+DIR/model/                  the model, so that the folder is self-contained
 DIR/segments/000001-1f2e../ passages: texts, fields, vectors; one more whenever passages are added
 DIR/sparse/000001-1f2e../   BM25 over all passages
 DIR/deleted/000002-77aa..npy  which passages of the segments are deleted
@@ -30,7 +30,7 @@ _PART = re.compile(r"\d{6,}-[0-9a-f]{8}(\.npy)?")
 
 @dataclass(frozen=True)
 class Segment:
-    """Passages that came together. `kind` and `effort` are those of its vectors' index."""
+    """Passages that were added together. `kind` and `effort` describe the index of its vectors."""
 
     name: str
     passages: int
@@ -41,7 +41,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class DenseFacts:
-    """How the vectors were made. `store` is the address of a Milvus collection that bears the name `owner`."""
+    """How the vectors were made. `store` is the address of a Milvus collection with the name `owner`."""
 
     kind: str
     dim: int
@@ -49,7 +49,7 @@ class DenseFacts:
     model: str  # digest of the model's identity
     window: int | None = None
     stride: int | None = None
-    recall: float | None = None  # of the exact top 10, at build time
+    recall: float | None = None  # recall of the exact top 10, at build time
     measured_with: str | None = None  # "queries" or "passages"
     store: str | None = None
     owner: str | None = None
@@ -63,12 +63,12 @@ class SparseFacts:
     language: str
     k1: float
     b: float
-    expansions: str | None = None  # digest of the passages with their expansions, where words of those were counted too
+    expansions: str | None = None  # digest of the passages with their expansions, if these were counted too
 
 
 @dataclass(frozen=True)
 class IndexManifest:
-    """All that is known of an index before its files are opened."""
+    """All facts about an index before its files are opened."""
 
     source: str  # name of the data
     content: str  # digest of the passages that it was built from
@@ -83,7 +83,7 @@ class IndexManifest:
 
     @property
     def passages(self) -> int:
-        """Passages that can be found."""
+        """The number of passages that are not deleted."""
         return sum(segment.passages for segment in self.segments) - self.deleted
 
     def save(self, folder: Path) -> None:
@@ -92,7 +92,7 @@ class IndexManifest:
 
     @classmethod
     def load(cls, folder: Path) -> IndexManifest:
-        """Read it, and say in one line what is wrong with it."""
+        """Read a manifest; a damaged one raises a one-line error."""
         path = folder / NAME
         if not folder.is_dir():
             raise bad_input(folder, "no such folder", "make an index with `limbeck index MODEL DATA --out DIR`")
@@ -132,5 +132,5 @@ class IndexManifest:
 
 
 def is_an_index(path: str | Path) -> bool:
-    """Whether a path is the folder of an index, be it a damaged one."""
+    """Whether a path is the folder of an index, even a damaged one."""
     return (Path(path) / NAME).is_file()

@@ -1,10 +1,10 @@
-"""Vectors in Milvus, for corpora that outgrow one machine; the same interface as faiss has.
+"""Vectors in Milvus, for corpora that are too large for one machine; the same interface as for faiss.
 
-Addresses are those of `limbeck.search.milvus_address`. A token, if the server needs one, is read from $MILVUS_TOKEN,
-and is sent to no server but one that the user named. Reading never creates anything.
+`limbeck.search.milvus_address` describes addresses. A token, if the server needs one, is read from $MILVUS_TOKEN and
+only sent to a server that the user named. Reading never creates anything.
 
-A vector has a key that it keeps for good. The manifest of the index says which keys count: what a killed command left
-behind in the collection is not found, and is overwritten by the next one.
+A vector has a permanent key. The manifest of the index lists the valid keys: vectors that a killed command left in the
+collection are not found, and the next command overwrites them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from limbeck.search.exact import exact_search
 from limbeck.search.milvus_address import Address
 
 KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf-sq8": "IVF_SQ8"}
-LITE_LISTS = 128  # milvus-lite makes so many lists, whatever it is asked for
-MOST = 16_384  # results of one search, by Milvus' own limit
-FEW = 1000  # vectors that are compared here rather than looked for by an index that may skip them
+LITE_LISTS = 128  # milvus-lite always makes this many lists
+MOST = 16_384  # maximum results of one search in Milvus
+FEW = 1000  # up to this many vectors are compared here instead of searched with an index
 _BLOCK = 1000
 _OWNER = "limbeck.owner"
 
 
 class MilvusIndex:
-    """The vectors of one collection: row i is the one whose key is `keys[i]`; keys rise."""
+    """The vectors of one collection: row i has the key `keys[i]`; keys ascend."""
 
     def __init__(self, store: str, keys: np.ndarray, dim: int, kind: str, effort: int | None = None) -> None:
         self.store, self.kind, self.effort, self.dim = store, kind, effort, dim
@@ -51,7 +51,7 @@ class MilvusIndex:
         return rising_lists(max(self._lists, LITE_LISTS)) if self.kind == "ivf-sq8" else [None]
 
     def require_complete(self, alive: int) -> None:
-        """Refuse a collection that is not there, has vectors of another size, or has lost some."""
+        """Refuse a collection that does not exist, has vectors of another size, or has lost some."""
         dim, count = _described(self._client, self._address)
         if dim is None:
             raise LimbeckError(f"{self.store}: has no such collection; start the server it is on, or index again")
@@ -107,7 +107,7 @@ class MilvusIndex:
             )
 
     def _known(self, hits: Any, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and scores of the hits that count."""
+        """Rows and scores of the valid hits."""
         keys = np.array([int(hit["row"]) for hit in hits], dtype=np.int64)
         scores = np.array([hit["distance"] for hit in hits], dtype=np.float32)
         rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -118,9 +118,9 @@ class MilvusIndex:
 
 
 def fill_collection(store: str, kind: str, vectors: VectorSource, owner: str, first_key: int = 0) -> np.ndarray:
-    """Put vectors into a collection under keys from `first_key` on, and return the keys.
+    """Insert vectors into a collection with keys from `first_key` on, and return the keys.
 
-    A new collection is made for `owner`, whose name it bears; one that bears another name is refused.
+    A new collection gets the name `owner`; a collection with another name is refused.
     """
     address = Address.parse(store)
     client = require_own(store, owner)
@@ -141,7 +141,7 @@ def fill_collection(store: str, kind: str, vectors: VectorSource, owner: str, fi
 
 
 def require_own(store: str, owner: str, create: bool = True) -> Any:
-    """A client, once Milvus answers and the collection is absent or bears the owner's name."""
+    """A client, after Milvus has answered and the collection is missing or has the owner's name."""
     address, client = Address.parse(store), connect(store, create)
     with naming_milvus_errors(store):
         if client.has_collection(address.collection) and owner not in _owners(client, address):
@@ -151,7 +151,7 @@ def require_own(store: str, owner: str, create: bool = True) -> Any:
 
 
 def remove_keys(store: str, keys: np.ndarray, owner: str) -> None:
-    """Delete vectors for good, once no manifest names them; never those of a collection that another index made."""
+    """Delete vectors that no manifest lists any more; never from a collection of another index."""
     address, client = Address.parse(store), require_own(store, owner, create=False)
     with naming_milvus_errors(store):
         client.load_collection(address.collection)
@@ -160,14 +160,14 @@ def remove_keys(store: str, keys: np.ndarray, owner: str) -> None:
 
 
 def require_milvus_kind(kind: str) -> str:
-    """Milvus' name of a kind of index."""
+    """The name of an index kind in Milvus."""
     if kind not in KINDS:
         raise LimbeckError(f"Milvus has no index of kind {kind!r} here; use {', '.join(KINDS)}")
     return KINDS[kind]
 
 
 def connect(store: str, create: bool = False) -> Any:
-    """A client; pymilvus is imported here and nowhere else. Without `create`, a file that is missing stays missing."""
+    """A client; only this function imports pymilvus. Without `create`, a missing file is not created."""
     address = Address.parse(store)
     if address.is_file and not create and not Path(address.uri).exists():
         raise LimbeckError(f"{store}: no such file; put it there, or build the index again")
@@ -175,7 +175,7 @@ def connect(store: str, create: bool = False) -> Any:
         from pymilvus import MilvusClient
     except ImportError as error:
         raise LimbeckError(f"{store}: pymilvus is not installed; run `pip install 'limbeck[milvus]'`") from error
-    for name in ("pymilvus", "grpc"):  # they log tracebacks of errors that they raise as well
+    for name in ("pymilvus", "grpc"):  # they also log tracebacks of errors that they raise
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if address.is_file:
         Path(address.uri).parent.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ def connect(store: str, create: bool = False) -> Any:
 
 @contextmanager
 def naming_milvus_errors(store: str) -> Iterator[None]:
-    """Whatever Milvus says, in one line with its address."""
+    """Turn any error of Milvus into one line with its address."""
     from pymilvus.exceptions import MilvusException
 
     try:
@@ -201,7 +201,7 @@ def naming_milvus_errors(store: str) -> Iterator[None]:
 
 
 def _described(client: Any, address: Address) -> tuple[int | None, int]:
-    """The vectors' dimension and number; None and 0 without the collection."""
+    """The dimension and number of vectors; None and 0 without the collection."""
     with naming_milvus_errors(address.uri):
         if not client.has_collection(address.collection):
             return None, 0
@@ -221,7 +221,7 @@ def _create(client: Any, address: Address, kind: str, dim: int, lists: int, owne
     how = {"hnsw": {"M": NEIGHBOURS, "efConstruction": CONSTRUCTION}, "ivf-sq8": {"nlist": lists}}
     index = client.prepare_index_params()
     index.add_index("vector", index_type=require_milvus_kind(kind), metric_type="IP", params=how.get(kind, {}))
-    # milvus-lite keeps no descriptions, and a server may not take properties that it does not know
+    # milvus-lite stores no descriptions, and a server may reject unknown properties
     properties = {_OWNER: owner} if address.is_file else {}
     client.create_collection(
         address.collection, schema=schema, index_params=index, consistency_level="Strong", properties=properties

@@ -1,10 +1,10 @@
-"""Where Milvus is, and whether the user has named that place.
+"""Addresses of Milvus, and whether the user has named them.
 
     milvus://HOST:PORT/COLLECTION         a server
     milvus+https://HOST:PORT/COLLECTION   a server behind TLS
     milvus:///PATH/TO/FILE.db             milvus-lite: one process at a time, listens on 127.0.0.1 only
 
-An index names the address of its vectors, and an index may come from anywhere. So an address out of an index is not
+An index contains the address of its vectors, and an index may come from anywhere. So an address from an index is not
 used, and no token is sent there, unless the user has named it: with `--store` or `--milvus`, in $LIMBECK_MILVUS
 (several are separated by commas), or in Python with `trust`.
 """
@@ -28,7 +28,7 @@ _trusted: set[str] = set()
 
 @dataclass(frozen=True)
 class Address:
-    """Where a collection is."""
+    """The address of a collection."""
 
     uri: str
     collection: str
@@ -50,34 +50,34 @@ class Address:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file of milvus-lite rather than a server."""
+        """Whether it is a file of milvus-lite instead of a server."""
         return not self.uri.startswith(("http://", "https://"))
 
     @property
     def is_readable_by_others(self) -> bool:
-        """Whether what is sent there crosses a network unencrypted."""
+        """Whether data would cross a network unencrypted."""
         return self.uri.startswith("http://") and _LOCAL.fullmatch(self.uri.removeprefix("http://")) is None
 
     @property
     def server(self) -> str:
-        """What the user has to name: the server without its collection, or the file."""
+        """The part that the user has to name: the server without its collection, or the file."""
         if self.is_file:
             return f"{PLAIN}{self.uri}"
         return self.uri.replace("https://", TLS).replace("http://", PLAIN)
 
 
 def is_milvus(store: object) -> bool:
-    """Whether a store is an address rather than a folder."""
+    """Whether a store is an address instead of a folder."""
     return str(store or "").startswith(SCHEMES)
 
 
 def trust(address: str) -> None:
-    """Let this process use the Milvus that the user named, with or without a collection."""
+    """Allow this process to use a Milvus that the user named, with or without a collection."""
     _trusted.add(_server(address))
 
 
 def require_trusted(store: str, index: str) -> None:
-    """Refuse an address that only an index names."""
+    """Refuse an address that only an index contains."""
     server = Address.parse(store).server
     named = {_server(part) for part in os.environ.get(VARIABLE, "").split(",") if part.strip()}
     if server not in _trusted | named:
@@ -86,7 +86,7 @@ def require_trusted(store: str, index: str) -> None:
 
 
 def _server(text: str) -> str:
-    """The server of an address that may lack its scheme or its collection."""
+    """The server of an address; scheme and collection are optional."""
     text = text.strip() if text.strip().startswith(SCHEMES) else f"{PLAIN}{text.strip()}"
     scheme = TLS if text.startswith(TLS) else PLAIN
     whole = text.startswith(f"{PLAIN}/") or "/" in text.removeprefix(scheme).rstrip("/")

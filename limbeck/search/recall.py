@@ -1,4 +1,4 @@
-"""How much of the exact top 10 an approximate index finds, and the least effort that finds enough."""
+"""The share of the exact top 10 that an approximate index finds, and the least effort that finds enough."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from limbeck.search.exact import exact_search
 
 AT = 10
 TARGET = 0.95
-QUERIES = 200  # to measure with
+QUERIES = 200  # number of queries to measure with
 _BLOCK = 8192
 
 
 def exact_top(queries: np.ndarray, vectors: VectorSource, k: int = AT) -> np.ndarray:
-    """The rows [queries, k] of the best vectors, every one of them looked at."""
+    """The rows [queries, k] of the best vectors, by exact search."""
 
     def blocks() -> Iterator[np.ndarray]:
         with progress("Exact search, for comparison", len(vectors)) as advance:
@@ -31,13 +31,13 @@ def exact_top(queries: np.ndarray, vectors: VectorSource, k: int = AT) -> np.nda
 
 
 def recall(found: np.ndarray, exact: np.ndarray) -> float:
-    """The share of `exact` rows [queries, k] that `found` [queries, any] has, over all queries."""
+    """The share of `exact` rows [queries, k] in `found` [queries, any], over all queries."""
     hits = [len(np.intersect1d(some, every)) for some, every in zip(found, exact, strict=True)]
     return float(np.sum(hits) / max(1, exact.size))
 
 
 class Approximate(Protocol):
-    """An index whose search can be made more thorough."""
+    """An index with adjustable search effort."""
 
     effort: int | None
 
@@ -47,7 +47,7 @@ class Approximate(Protocol):
 
 
 def choose_effort(index: Approximate, queries: np.ndarray, exact: np.ndarray) -> float:
-    """Set the least effort that reaches the target, or the greatest there is, and return the recall that it has."""
+    """Set the least effort that reaches the target, or the maximum, and return its recall."""
     for effort in track(index.efforts(), "Choosing how thoroughly to search"):
         index.effort = effort
         reached = recall(index.search(queries, exact.shape[1])[0], exact)
@@ -57,6 +57,6 @@ def choose_effort(index: Approximate, queries: np.ndarray, exact: np.ndarray) ->
 
 
 def sample_queries(vectors: VectorSource, seed: int = 0) -> np.ndarray:
-    """Documents in the place of queries, where a data set has none: [up to 200, dim]."""
+    """Documents to use as queries if a data set has none: [up to 200, dim]."""
     count = min(QUERIES, len(vectors))
     return vectors.take(np.sort(np.random.default_rng(seed).choice(len(vectors), size=count, replace=False)))

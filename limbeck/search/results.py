@@ -1,4 +1,4 @@
-"""What a search gives back: rankings of rows for programs, hits with texts for people."""
+"""The results of a search: rankings of rows for programs, hits with texts for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limbeck.search.hybrid import List
 
 @dataclass(frozen=True)
 class DenseList:
-    """Rows and scores of the dense part, best first; `windows` is the best window of each, where passages are cut."""
+    """Rows and scores of the dense part, best first; `windows` has the best window of each, if passages are cut."""
 
     rows: np.ndarray
     scores: np.ndarray
@@ -25,7 +25,7 @@ class DenseList:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The answer to one query: rows and scores, best first, the lists that they come from, and what is to be said."""
+    """The answer to one query: rows and scores, best first, the lists they come from, and a note."""
 
     rows: np.ndarray
     scores: np.ndarray
@@ -36,7 +36,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Part:
-    """What the dense or the sparse part says of a passage: its score and its rank in that part's list."""
+    """The score and rank of a passage in the dense or the sparse part."""
 
     score: float
     rank: int
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage of an index, as it was indexed."""
+    """A passage of an index, with its indexed content."""
 
     id: str
     title: str
@@ -54,9 +54,9 @@ class Passage:
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage that was found. `dense` or `sparse` is None where that part did not find it, or was not asked.
+    """A passage that was found. `dense` or `sparse` is None if that part did not find it or was not used.
 
-    `span` are the characters of title and text, joined, that the best window covers.
+    `span` has the characters of title and text, joined, in the best window.
     """
 
     rank: int
@@ -68,7 +68,7 @@ class Hit:
     dense: Part | None
     sparse: Part | None
     span: tuple[int, int] | None = None
-    terms: dict[str, float] | None = None  # what each shared word adds to the sparse score, if asked for
+    terms: dict[str, float] | None = None  # contribution of each shared word to the sparse score, if requested
 
     @property
     def found_by(self) -> str:
@@ -76,13 +76,13 @@ class Hit:
 
     @property
     def whole(self) -> str:
-        """Title and text, as the model and BM25 read them."""
+        """Title and text, in the form that the model and BM25 read."""
         return f"{self.title} {self.text}" if self.title else self.text
 
 
 @dataclass(frozen=True)
 class Results:
-    """The hits of one query; `note` says what a person should know of how they came about."""
+    """The hits of one query; `note` explains to a person how they were found."""
 
     query: str
     mode: str
@@ -95,14 +95,14 @@ class Results:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The lists of both parts for many queries, before they are fused: rows and scores, best first."""
+    """The lists of both parts for many queries, before fusion: rows and scores, best first."""
 
     dense: list[List]
     sparse: list[List]
 
 
 def part_of(listed: List | None, row: int) -> Part | None:
-    """What a list says of a row."""
+    """The score and rank of a row in a list."""
     if listed is None:
         return None
     place = np.flatnonzero(listed[0] == row)

@@ -11,7 +11,7 @@ from limbeck.search.dense import DenseIndex, require_dim
 
 
 class VectorIndex(Protocol):
-    """Where vectors are searched: faiss on this machine, or Milvus."""
+    """The backend of vector search: faiss on this machine, or Milvus."""
 
     def __len__(self) -> int: ...
 
@@ -19,14 +19,14 @@ class VectorIndex(Protocol):
     def dim(self) -> int: ...
 
     def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and scores [queries, up to k], best first, -1 and -inf where there are fewer."""
+        """Rows and scores [queries, up to k], best first; -1 and -inf if there are fewer."""
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of rows, [rows, dim]."""
 
 
 class Segmented:
-    """Several faiss indexes, one after the other; rows are numbered through them."""
+    """Several faiss indexes in sequence; rows are numbered through them."""
 
     def __init__(self, parts: Sequence[DenseIndex]) -> None:
         self.parts = list(parts)
@@ -61,7 +61,7 @@ class Segmented:
 
 
 class Chosen:
-    """Some vectors of an index, in the order of `rows`, for building another one."""
+    """Some vectors of an index, in the order of `rows`, to build another one."""
 
     def __init__(self, index: VectorIndex, rows: np.ndarray) -> None:
         self._index, self._rows = index, rows

@@ -1,7 +1,7 @@
-"""The passages of an index on disk: one segment for what it was built from, one more for whatever was added later.
+"""The passages of an index on disk: one segment from the build, and one more for each addition.
 
 Rows are numbered through the segments and keep their numbers until the index is compacted. A deleted passage keeps its
-row, and is never found.
+row but is never found.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from limbeck.search.manifest import IndexManifest, Segment
 
 @dataclass(frozen=True)
 class OpenSegment:
-    """A segment mapped into memory.
+    """A segment, memory-mapped.
 
-    `windows` [vectors, 3] says which row, and which of its characters, a vector stands for; None means that vector i is
-    row i. `keys` [vectors] are the vectors' keys in Milvus.
+    `windows` [vectors, 3] gives the row and the characters of each vector; None means that vector i is row i. `keys`
+    [vectors] are the vectors' keys in Milvus.
     """
 
     texts: Texts
@@ -46,7 +46,7 @@ def write_segment(
     windows: np.ndarray | None = None,
     keys: np.ndarray | None = None,
 ) -> None:
-    """Write the files of a segment into a folder that is not yet visible."""
+    """Write the files of a segment into a folder that is still being written."""
     write_texts(folder / "texts.arrow", texts.batches(), lambda key: LimbeckError(f"duplicate passage id {key!r}"))
     if fields is not None:
         with pa.OSFile(str(folder / "fields.arrow"), "wb") as sink, pa.ipc.new_file(sink, fields.schema) as writer:
@@ -79,7 +79,7 @@ def _array(path: Path) -> np.ndarray | None:
 
 
 class Collection:
-    """All segments as one table of passages. `alive` [rows] bool is False for what was deleted."""
+    """All segments as one table of passages. `alive` [rows] bool is False for deleted passages."""
 
     def __init__(self, segments: Sequence[OpenSegment], deleted: np.ndarray | None = None) -> None:
         self.segments = list(segments)
@@ -105,7 +105,7 @@ class Collection:
         return segment.texts.record_at(place)
 
     def fields_at(self, row: int) -> dict[str, Any]:
-        """The fields that the passage in a row has."""
+        """The fields of the passage in a row."""
         segment, place = self._locate(row)
         if segment.fields is None:
             return {}
@@ -126,7 +126,7 @@ class Collection:
         return self._gathered(rows, Texts.ids_at)
 
     def find(self, ids: Sequence[str]) -> np.ndarray:
-        """The rows of ids, -1 where there is no such passage or it is deleted: [ids] int64."""
+        """The rows of ids, -1 for unknown or deleted passages: [ids] int64."""
         found = np.full(len(ids), -1, dtype=np.int64)
         for start, segment in zip(self._starts[:-1], self.segments, strict=True):
             rows = segment.texts.find(ids)
@@ -141,11 +141,11 @@ class Collection:
         return np.concatenate(parts) & self.alive
 
     def live(self) -> LiveCorpus:
-        """What is not deleted, numbered again from 0."""
+        """The passages that are not deleted, renumbered from 0."""
         return LiveCorpus(self)
 
     def _gathered(self, rows: Iterable[int], read: Callable[[Texts, np.ndarray], list[str]]) -> list[str]:
-        """What `read` gives for rows of one segment, for rows of any, in the order asked for."""
+        """Apply `read`, which handles rows of one segment, to any rows; results are in the given order."""
         wanted = np.asarray(rows if isinstance(rows, np.ndarray) else list(rows), dtype=np.int64)
         if len(self.segments) == 1:
             return read(self.segments[0].texts, wanted)
@@ -162,7 +162,7 @@ class Collection:
 
 
 class LiveCorpus:
-    """The passages that are not deleted as a corpus, for what is computed over all of them."""
+    """The passages that are not deleted, as a corpus, for computations over all of them."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -178,7 +178,7 @@ class LiveCorpus:
 
 
 def open_collection(folder: Path, manifest: IndexManifest) -> Collection:
-    """The passages that a manifest names, deleted ones included."""
+    """The passages of a manifest, including deleted ones."""
     opened = [open_segment(folder / "segments" / segment.name, segment) for segment in manifest.segments]
     deleted = manifest.deleted_part
     return Collection(opened, np.load(folder / "deleted" / deleted) if deleted else None)

@@ -1,4 +1,4 @@
-"""What an index takes on disk, part by part."""
+"""The size of an index on disk, by part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DENSE = ("dense.faiss", "windows.npy", "keys.npy")
 def part_bytes(index: SearchIndex) -> dict[str, int]:
     """The bytes of the dense part, the sparse part, the texts with their fields, and the model.
 
-    Vectors that live elsewhere count as what they are, numbers of 32 bits.
+    Vectors that are stored elsewhere count as 32-bit numbers.
     """
     found = {"dense": 0, "sparse": 0, "texts": 0}
     for name, record in index.manifest.files.items():

@@ -1,17 +1,17 @@
-"""The piece of a passage that answers a query, with the query's words marked, for a person to read."""
+"""The part of a passage that answers a query, with the query's words marked, for people to read."""
 
 from __future__ import annotations
 
 from limbeck.search.analyzer import Words
 
-Piece = tuple[str, bool]  # some text, and whether it is a word of the query
+Piece = tuple[str, bool]  # a text, and whether it is a word of the query
 
 LENGTH = 240
-_BEFORE = 40  # characters of context before the first word that is marked
+_BEFORE = 40  # characters of context before the first marked word
 
 
 def snippet(words: Words, query: str, text: str, length: int = LENGTH) -> list[Piece]:
-    """The `length` characters of a text that hold most of the query's words, as pieces; the start where none occurs."""
+    """The `length` characters of a text with most of the query's words, as pieces; the beginning if none occurs."""
     text = " ".join(text.split())
     wanted = set(words.stems(query))
     marks = [(start, end, stem) for start, end, stem in words.spans(text) if stem in wanted]
@@ -31,7 +31,7 @@ def snippet(words: Words, query: str, text: str, length: int = LENGTH) -> list[P
 
 
 def _first(marks: list[tuple[int, int, str]], text: str, length: int) -> int:
-    """Where to begin so that most different words are seen; a little before the first of them, at a word's start."""
+    """Where to begin to show most different words: a little before the first of them, at the start of a word."""
     best, count = 0, 0
     for start, _, _ in marks:
         begin = max(0, start - _BEFORE)

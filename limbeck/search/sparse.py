@@ -1,12 +1,12 @@
-"""BM25 over a corpus, on bm25s.
+"""BM25 over a corpus, with bm25s.
 
 score(q, d) = sum over the words w of q of idf(w) * tf / (tf + k1 * (1 - b + b * |d| / mean |d|)), with Lucene's
 idf(w) = log(1 + (N - df + 0.5) / (df + 0.5)), which is positive. k1 = 0.9 and b = 0.4 are Anserini's defaults.
 
-Every (word, document) term is computed when the index is built, so a query is a sum of columns; bm25s reads the words,
-keeps the columns, maps them into memory and adds them up. The counts that the terms are computed from are stored too:
-documents that come or go change every term, but only new ones have to be read. The corpus is read in blocks, and no
-Python object outlives its block but the vocabulary.
+Every (word, document) term is computed when the index is built, so a query is a sum of columns; bm25s tokenises, stores
+and memory-maps the columns, and adds them up. The counts behind the terms are stored too: new or deleted documents
+change every term, but only new ones have to be read. The corpus is read in blocks, and apart from the vocabulary no
+Python object outlives its block.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Corpus(Protocol):
 
 
 class SparseIndex:
-    """A BM25 index; rows are those of the corpus it was built from."""
+    """A BM25 index; rows are those of its corpus."""
 
     def __init__(self, words: Words, bm25: bm25s.BM25, counts: Counts, ids_digest: str) -> None:
         self._words = words
@@ -73,8 +73,8 @@ class SparseIndex:
     def search(self, query: str, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The rows and scores of the k best documents that share a word with the query, best first.
 
-        Fewer where fewer do, none where no word is known; of equal scores the earlier row comes first. `allowed`
-        [documents] bool leaves documents out.
+        Fewer if there are not enough, none if no word is known; on equal scores the earlier row comes first. `allowed`
+        [documents] bool excludes documents.
         """
         found = self._bm25.get_tokens_ids(self._words.stems(query))
         if not found:
@@ -85,7 +85,7 @@ class SparseIndex:
         return rows[places.numpy()], top.numpy()
 
     def terms(self, query: str, row: int) -> dict[str, float]:
-        """What each word of the query (by its stem) adds to the score of a document; they sum up to its score."""
+        """The contribution of each word of the query (by its stem) to a document's score; they sum to the score."""
         found: dict[str, float] = {}
         matrix = self._bm25.scores
         for stem in self._words.stems(query):
@@ -97,13 +97,13 @@ class SparseIndex:
         return found
 
     def require_corpus(self, corpus: Corpus) -> None:
-        """Refuse a corpus whose ids, or their order, are not those that were indexed."""
+        """Refuse a corpus with other ids, or another order, than the indexed one."""
         if self._fits is not corpus and (len(corpus) != len(self) or _ids_digest(corpus) != self._ids_digest):
             raise LimbeckError(f"the BM25 index of {len(self):,} documents belongs to another corpus; build it again")
         self._fits = corpus
 
     def save(self, path: str | Path) -> None:
-        """Write a folder that `load` maps into memory: arrays and JSON, no pickle."""
+        """Write a folder that `load` can map: arrays and JSON, no pickle."""
         with directory_atomically(path) as folder:
             self._bm25.save(folder, show_progress=False)
             np.save(folder / _TIMES, self._counts.times, allow_pickle=False)
@@ -114,7 +114,7 @@ class SparseIndex:
 
     @classmethod
     def load(cls, path: str | Path, check: bool = True) -> SparseIndex:
-        """Open a saved index, memory-mapped, after a check of its files unless somebody else has done that."""
+        """Open a saved index, memory-mapped, after a check of its files unless the caller has checked them."""
         path = Path(path)
         remedy = "remove the folder and build the index again"
         facts = read_json(path / _MANIFEST, remedy)
@@ -146,7 +146,7 @@ class SparseIndex:
 
 
 def require_parameters(k1: float, b: float) -> None:
-    """Refuse what makes no BM25."""
+    """Refuse invalid parameters of BM25."""
     if not (np.isfinite(k1) and k1 >= 0):
         raise LimbeckError(f"k1 is {k1}; give a finite number from 0 up, usually 0.9 to 2")
     if not 0 <= b <= 1:
@@ -154,7 +154,7 @@ def require_parameters(k1: float, b: float) -> None:
 
 
 def bm25_index(corpus: Corpus, language: str = "english", k1: float = K1, b: float = B) -> SparseIndex:
-    """Index a corpus in memory; `SparseIndex.save` keeps it."""
+    """Index a corpus in memory; `SparseIndex.save` writes it to disk."""
     require_parameters(k1, b)
     words = Words(language)
     vocabulary, blocks = _read(words, corpus)
@@ -162,7 +162,7 @@ def bm25_index(corpus: Corpus, language: str = "english", k1: float = K1, b: flo
 
 
 def _read(words: Words, corpus: Corpus) -> tuple[dict[str, int], list[tuple[np.ndarray, np.ndarray]]]:
-    """The words of a corpus by their numbers; and blocks of documents, as `count_words` takes them."""
+    """The vocabulary of a corpus, and blocks of documents in the form of `count_words`."""
     tokenizer = words.tokenizer()
     blocks = []
     with progress("Reading words", len(corpus)) as advance:
@@ -181,7 +181,7 @@ def _weighted(
     if not len(counts.rows):
         raise LimbeckError(f"the corpus of {len(corpus):,} documents has no words to index; check its texts")
     bm25 = bm25s.BM25(method="lucene", k1=k1, b=b)
-    bm25.vocab_dict, bm25.unique_token_ids_set = vocabulary, set(vocabulary.values())  # as bm25s does it in `load`
+    bm25.vocab_dict, bm25.unique_token_ids_set = vocabulary, set(vocabulary.values())  # like `load` in bm25s
     bm25.nonoccurrence_array = None
     bm25.scores = {
         "data": counts.weights(k1, b),
@@ -195,9 +195,9 @@ def _weighted(
 def bm25_candidates(
     data: RankingData, query_ids: Sequence[str], k: int = 1000, index: SparseIndex | None = None
 ) -> Run:
-    """The k best documents of each query by BM25; an empty list where no word of it is known.
+    """The k best documents of each query by BM25; an empty list if no word of the query is known.
 
-    Each list is in rank order. Of equal scores the earlier document of the corpus comes first.
+    Each list is in rank order. On equal scores the earlier document of the corpus comes first.
     """
     if index is None:
         index = bm25_index(data.corpus)
@@ -210,7 +210,7 @@ def bm25_candidates(
 
 
 def _ids_digest(corpus: Corpus) -> str:
-    """A digest of all ids in order, a block of them in memory at a time."""
+    """A digest of all ids in order, with one block in memory at a time."""
     whole = ""
     for start in range(0, len(corpus), _BLOCK):
         whole = digest(whole, *corpus.ids_at(range(start, min(start + _BLOCK, len(corpus)))))

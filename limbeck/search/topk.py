@@ -1,7 +1,7 @@
-"""The k best of many scores, the same whatever the blocks: equal scores are ordered by row.
+"""The k best of many scores, independent of the blocks: equal scores are ordered by row.
 
-A score and its row are packed into one 64-bit key whose order is theirs. No two keys are equal, so the k greatest are
-determined, and the best of two blocks are the best of their bests.
+A score and its row are packed into one 64-bit key with the same order. No two keys are equal, so the k greatest are
+unique, and the best of several blocks can be found from the best of each.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ MOST_ROWS = 2**32
 
 
 def keys(scores: Tensor, first_row: int = 0) -> Tensor:
-    """Pack scores [..., n] of the rows from `first_row` on: greater keys for greater scores, then for earlier rows."""
+    """Pack scores [..., n] of rows from `first_row` on: greater keys for greater scores, then for earlier rows."""
     bits = (scores.to(torch.float32) + 0.0).view(torch.int32)  # + 0.0: -0.0 and 0.0 are equal
     rows = torch.arange(first_row, first_row + scores.shape[-1])
     return _ordered(bits).to(torch.int64).bitwise_left_shift_(32).bitwise_or_(MOST_ROWS - 1 - rows)
 
 
 def best(packed: Tensor, k: int) -> Tensor:
-    """The k greatest keys of [..., n], greatest first; all of them where there are fewer."""
+    """The k greatest keys of [..., n], greatest first; all of them if there are fewer."""
     return torch.topk(packed, min(k, packed.shape[-1]), dim=-1).values
 
 
@@ -31,5 +31,5 @@ def unpack(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ordered(bits: Tensor) -> Tensor:
-    """Turn a float's bits into an integer of the same order, and back: it is its own inverse."""
+    """Map a float's bits to an integer with the same order, and back: the function is its own inverse."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)

@@ -1,7 +1,7 @@
-"""Long passages as overlapping windows, so that nothing beyond the model's limit is lost (MaxP).
+"""Split long passages into overlapping windows, so that nothing beyond the model's limit is lost (MaxP).
 
-A window is a piece of the passage's text: `size` tokens of the model's tokeniser, the next one begins `stride` tokens
-later. The best window of a passage is its score. BM25 counts the words of whole passages and needs no windows.
+A window is a piece of the passage's text: `size` tokens of the model's tokeniser; the next one begins `stride` tokens
+later. A passage has the score of its best window. BM25 counts the words of whole passages and needs no windows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class Windows:
-    """How passages are cut."""
+    """The size and stride of windows."""
 
     size: int
     stride: int
@@ -35,7 +35,7 @@ class Windows:
 
 
 def default_windows(size: int | None, stride: int | None) -> Windows | None:
-    """Windows as asked for; they overlap by half unless told otherwise."""
+    """The requested windows; by default they overlap by half."""
     if size is None:
         if stride is not None:
             raise LimbeckError("--stride requires --window; give --window too")
@@ -44,9 +44,9 @@ def default_windows(size: int | None, stride: int | None) -> Windows | None:
 
 
 def cut(corpus: Texts, windows: Windows, tokenizer: Any, room: int) -> np.ndarray:
-    """The windows of all passages in their order: [windows, 3] int64 of row, first character, last character + 1.
+    """The windows of all passages in order: [windows, 3] int64 of row, first character, last character + 1.
 
-    `room` is the number of a text's tokens that the model reads.
+    `room` is the number of tokens of a text that the model can read.
     """
     if windows.size > room:
         raise LimbeckError(
@@ -66,7 +66,7 @@ def cut(corpus: Texts, windows: Windows, tokenizer: Any, room: int) -> np.ndarra
 
 
 def _spans(text: str, offsets: list[tuple[int, int]], windows: Windows) -> Iterator[tuple[int, int]]:
-    """The windows of one text, given the positions of its tokens; the last one ends where the text does."""
+    """The windows of one text, given the positions of its tokens; the last one ends at the end of the text."""
     if len(offsets) <= windows.size:
         yield 0, len(text)
         return
@@ -76,7 +76,7 @@ def _spans(text: str, offsets: list[tuple[int, int]], windows: Windows) -> Itera
 
 
 def window_texts(corpus: Texts, table: np.ndarray) -> Iterator[str]:
-    """The text of each window of `cut`, a passage in memory at a time."""
+    """The text of each window of `cut`, with one passage in memory at a time."""
     row, text = -1, ""
     for owner, first, last in table.tolist():
         if owner != row:
@@ -95,5 +95,5 @@ def best_windows(
 
 
 def distinct(owners: np.ndarray, vectors: Iterable[np.ndarray]) -> int:
-    """The least number of passages that a list of windows belongs to."""
+    """The minimum number of passages in a list of windows."""
     return min((len(np.unique(owners[listed])) for listed in vectors), default=0)

@@ -93,6 +93,7 @@ def test_pairs_are_scored_in_a_runtime_by_workers(limbeck, models, tmp_path):
 
 
 def test_auto_uses_what_was_measured(limbeck, models, beir, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
     asked = []
 
     def measured(matcher, sample, threads):

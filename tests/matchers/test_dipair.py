@@ -11,7 +11,8 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import DiPair, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.dipair import _take
-from limbeck.matchers.interactions.dipair import ALIKE, CosineHead, FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.dipair import CosineHead, FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.layer import ALIKE
 from limbeck.matchers.interactions.maxsim import TokenVectors
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 

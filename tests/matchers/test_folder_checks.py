@@ -29,6 +29,9 @@ KINDS = {
     "colbert": {"kind": "colbert", "dim": 8},
     "dipair": {"kind": "dipair", "dim": 8, "separate": True},
     "poly-encoder": {"kind": "poly_encoder"},
+    "siamese": {"kind": "siamese"},
+    "virt": {"kind": "virt", "outputs": 3, "separate": True},
+    "deformer": {"kind": "deformer"},
 }
 Change = Callable[[Path], None]
 

@@ -32,6 +32,9 @@ def made(start: str, query: int, document: int, **how):
         {"kind": "colbert", "dim": 8},
         {"kind": "dipair", "tokens": [2, 2], "take": "last", "dim": 8},
         {"kind": "poly_encoder", "tokens": [2, 1]},
+        {"kind": "siamese"},
+        {"kind": "virt"},
+        {"kind": "deformer"},
     ],
     ids=lambda how: f"{how['kind']} {how.get('pooling', '')}".strip(),
 )

@@ -10,7 +10,8 @@ from sentence_transformers.sentence_transformer.modules import Dropout, LayerNor
 from torch import nn
 
 from limbeck.runtimes.measure import closeness
-from limbeck.runtimes.tail import POOLINGS, numpy_tail
+from limbeck.runtimes.tail import POOLINGS, pooled
+from limbeck.runtimes.tail_of_modules import steps_of
 from limbeck.stores.ragged import Ragged
 
 
@@ -26,23 +27,21 @@ def test_every_step_is_that_of_the_module(pooling):
     features = {"token_embeddings": states, "attention_mask": torch.ones(1, 5, dtype=torch.long)}
     for module in modules:
         features = module.eval()(features)
-    value = states[0].numpy()
-    for step in numpy_tail(modules, prompt=False):
-        value = step(value)
+    value = pooled(states[0].numpy(), steps_of(modules, prompt=False))
     assert value.dtype == np.float32
     assert np.allclose(value, features["sentence_embedding"][0].detach().numpy(), atol=1e-6)
 
 
 def test_what_has_no_such_step_takes_the_long_way():
-    assert numpy_tail([], False) is None
-    assert numpy_tail([Normalize()], False) is None
-    assert numpy_tail([Pooling(8, "weightedmean")], False) is None
-    assert numpy_tail([Pooling(8, ("mean", "cls"))], False) is None
-    assert numpy_tail([Pooling(8, "mean", include_prompt=False)], True) is None
-    assert numpy_tail([Pooling(8, "mean", include_prompt=False)], False) is not None
-    assert numpy_tail([Pooling(8), Dense(8, 8, use_residual=True)], False) is None
-    assert numpy_tail([Pooling(8), Dense(8, 8, activation_function=nn.GELU())], False) is None
-    assert numpy_tail([Pooling(8), Dense(8, 8, module_output_name="scores")], False) is None
+    assert steps_of([], False) is None
+    assert steps_of([Normalize()], False) is None
+    assert steps_of([Pooling(8, "weightedmean")], False) is None
+    assert steps_of([Pooling(8, ("mean", "cls"))], False) is None
+    assert steps_of([Pooling(8, "mean", include_prompt=False)], True) is None
+    assert steps_of([Pooling(8, "mean", include_prompt=False)], False) is not None
+    assert steps_of([Pooling(8), Dense(8, 8, use_residual=True)], False) is None
+    assert steps_of([Pooling(8), Dense(8, 8, activation_function=nn.GELU())], False) is None
+    assert steps_of([Pooling(8), Dense(8, 8, module_output_name="scores")], False) is None
 
 
 def test_closeness_is_a_mean_cosine_or_a_correlation():

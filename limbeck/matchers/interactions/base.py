@@ -95,3 +95,9 @@ def interaction_named(name: str, arguments: dict[str, Any]) -> Interaction:
 def take_rows(text: Prepared, rows: Tensor) -> Prepared:
     """Some rows of prepared texts."""
     return tuple(part[rows] for part in text)
+
+
+def without_padding(text: Prepared) -> Prepared:
+    """Prepared tokens [texts, tokens, ...], their mask last, without the places at which no text has a token."""
+    filled = text[-1].any(dim=0)
+    return text if bool(filled.all()) else tuple(part[:, filled] for part in text)

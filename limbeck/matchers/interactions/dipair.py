@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from limbeck.matchers.encoding import Encoded, TokenVectors
 from limbeck.matchers.interactions.base import Interaction, Prepared, interaction
-
-ALIKE = 4.0  # a token's first logit with one that equals it; of 1, 4 and 11, 4 learnt fastest on wdc_products
+from limbeck.matchers.interactions.layer import HeadLayer
 
 
 @interaction
@@ -95,42 +94,6 @@ class TransformerHead(Interaction):
         from limbeck.matchers.interactions.folded import FoldedTransformer
 
         return FoldedTransformer(self)
-
-
-class HeadLayer(nn.Module):
-    """One transformer layer: attention, then a feed-forward network, each added to its input and normalised."""
-
-    def __init__(self, dim: int, heads: int, intermediate: int, dropout: float) -> None:
-        super().__init__()
-        self.heads = heads
-        self.attend = nn.Linear(dim, 3 * dim)  # queries, keys, values
-        self.merge = nn.Linear(dim, dim)
-        self.widen, self.narrow = nn.Linear(dim, intermediate), nn.Linear(intermediate, dim)
-        self.first_norm, self.second_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.dropout = nn.Dropout(dropout)
-
-    @torch.no_grad()
-    def compare(self) -> None:
-        """Make queries and keys multiples of the states, such that a normalised state's logit with itself is ALIKE."""
-        dim = self.merge.in_features
-        factor = ALIKE**0.5 * (dim // self.heads) ** -0.25
-        self.attend.weight[: 2 * dim] = factor * torch.eye(dim).repeat(2, 1)
-        self.attend.bias[: 2 * dim] = 0
-
-    def forward(self, states: Tensor, mask: Tensor, first: bool = False) -> Tensor:
-        """The states [B, slots, dim] after this layer; with `first` only the first token's, [B, 1, dim]."""
-        dim = states.shape[-1]
-        asking = states[:, :1] if first else states
-        maps, biases = self.attend.weight.split([dim, 2 * dim]), self.attend.bias.split([dim, 2 * dim])
-        queries = self._by_head(F.linear(asking, maps[0], biases[0]))
-        keys, values = map(self._by_head, F.linear(states, maps[1], biases[1]).chunk(2, dim=-1))
-        found = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask[:, None, None, :])
-        states = self.first_norm(asking + self.dropout(self.merge(found.transpose(1, 2).flatten(2))))
-        return self.second_norm(states + self.dropout(self.narrow(F.gelu(self.widen(states)))))
-
-    def _by_head(self, found: Tensor) -> Tensor:
-        """[B, slots, dim] as [B, heads, slots, dim / heads]."""
-        return found.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 @interaction

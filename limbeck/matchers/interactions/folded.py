@@ -21,7 +21,8 @@ from torch import Tensor
 
 from limbeck.matchers.encoding import Encoded, TokenVectors
 from limbeck.matchers.interactions.base import Interaction, Prepared
-from limbeck.matchers.interactions.dipair import FeedForwardHead, HeadLayer, TransformerHead
+from limbeck.matchers.interactions.dipair import FeedForwardHead, TransformerHead
+from limbeck.matchers.interactions.layer import HeadLayer
 
 
 class FoldedTransformer(Interaction):

@@ -1,8 +1,8 @@
-"""The analyses of "In defense of dual-encoders for neural ranking", for one's own models.
+"""The analyses of "In defense of dual-encoders for neural ranking", for your own models.
 
-Each is one file: a function of plain runs, judgements and texts, a result that goes to JSON and back unchanged, and a
-function that turns the result into a section of a report. Importing this package registers them all for recipes
-(`registry.py`). They can be called without a recipe, too:
+Each is one file: a function of plain runs, judgements and texts; a result that can be saved as JSON; and a function
+that turns the result into a section of a report. Importing this package registers all of them for recipes
+(`registry.py`). They can also be called without a recipe:
 
     result = score_distributions({"teacher": teacher_run, "student": student_run}, data.judgements("test"))
     Report("My models", "", [score_distributions_section(result)]).write("analyses.html")

@@ -1,4 +1,4 @@
-"""What all analyses share: a result that JSON gives back unchanged, and the checks of what they are given."""
+"""Shared by all analyses: a result that survives a round trip through JSON, and checks of the input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limbeck.progress import track
 
 
 class Result(BaseModel):
-    """The outcome of an analysis. `model_validate_json(result.model_dump_json())` is the same result again."""
+    """The result of an analysis. `model_validate_json(result.model_dump_json())` gives an equal result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -29,16 +29,16 @@ class JudgedList(NamedTuple):
 
 
 class JudgedLists(NamedTuple):
-    """The lists of a run that can tell relevant from other documents, and how many of its lists cannot."""
+    """The lists of a run with relevant and other documents, and the number of lists that lack one of the two."""
 
     lists: list[JudgedList]
     left_out: int
 
 
 def judged_lists(name: str, run: Candidates, qrels: Qrels, at_least: int = 1) -> JudgedLists:
-    """The lists with a positive (a grade of `at_least`) and a negative; what nobody judged counts as negative.
+    """The lists with a positive (a grade of `at_least`) and a negative; unjudged documents count as negative.
 
-    A query that nobody judged, or whose list has only one of the two kinds, is left out.
+    A query without judgements, or whose list has only positives or only negatives, is left out.
     """
     if not run:
         raise LimbeckError(f"{name}: the run is empty; score the candidates of some queries first")
@@ -64,7 +64,7 @@ def judged_lists(name: str, run: Candidates, qrels: Qrels, at_least: int = 1) ->
 
 
 def finite_scores(name: str, query: str, scored: Mapping[str, float]) -> np.ndarray:
-    """The scores of one list, [documents] in its order; what is no finite number is refused."""
+    """The scores of one list in its order, [documents]; scores that are not finite are refused."""
     values = np.fromiter(scored.values(), dtype=np.float64, count=len(scored))
     if not np.isfinite(values).all():
         document = next(document for document, score in scored.items() if not math.isfinite(score))
@@ -75,13 +75,13 @@ def finite_scores(name: str, query: str, scored: Mapping[str, float]) -> np.ndar
 
 
 def some_models(runs: Mapping[str, Candidates]) -> None:
-    """An analysis of no model at all is a mistake."""
+    """Refuse an analysis without models."""
     if not runs:
         raise LimbeckError("there are no runs; give one run for each model, by name")
 
 
 def finite_quality(where: str, values: Iterable[float]) -> None:
-    """A measurement that failed must not enter a mean."""
+    """Refuse a failed measurement, which must not enter a mean."""
     for value in values:
         if not math.isfinite(value):
             raise LimbeckError(f"{where}: the quality is {value}; measure that model again or leave it out")

@@ -1,7 +1,7 @@
-"""The documents that teacher and student judge most differently ("In defense of dual-encoders", Table 3, App. C.4).
+"""The documents that teacher and student score most differently ("In defense of dual-encoders", Table 3, App. C.4).
 
-The paper shows pairs that a cross-encoder scores low and a dual encoder high: they share many words with the query and
-are not relevant. So the words that query and document share are counted, and marked.
+The paper shows pairs that a cross-encoder scores low and a dual encoder high: they share many words with the query
+but are not relevant. So this analysis counts and marks the words that query and document share.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from limbeck.report.colours import Colours
 from limbeck.report.formatting import cut, signed
 from limbeck.search.analyzer import Words
 
-LONGEST_TEXT = 1600  # characters on the page: what a student of 256 tokens reads
-TOKENS_A_WORD = 1.5  # special tokens and punctuation included: 1.5 of medical questions, 1.6 of abstracts
-USUAL_DOCUMENTS = 50  # of a list, to tell how many of a query's words a candidate usually has
-ROUNDING = 1e-6  # standard deviations: gaps this small are none
+LONGEST_TEXT = 1600  # characters on the page: about as much as a student of 256 tokens reads
+TOKENS_A_WORD = 1.5  # including special tokens and punctuation: 1.5 in medical questions, 1.6 in abstracts
+USUAL_DOCUMENTS = 50  # documents of a list, to estimate the usual share of a query's words in a candidate
+ROUNDING = 1e-6  # standard deviations: smaller gaps do not count
 
 
 class Disagreement(Result):
-    """A document with the scores of both models, as they are, as ranks, and in standard deviations from the mean."""
+    """A document with the scores of both models: raw, as ranks, and in standard deviations from the mean."""
 
     query_id: str
     query: str
     document_id: str
-    text: str  # its beginning, as far as the student reads
+    text: str  # its beginning, as much as the student reads
     grade: int | None  # None: nobody judged it
     teacher_score: float
     student_score: float
     teacher_rank: int
     student_rank: int
-    candidates: int  # that both models scored
+    candidates: int  # documents that both models scored
     teacher_standard: float
     student_standard: float
-    shared: float  # share of the query's words that the document has, in what the student reads of it
+    shared: float  # share of the query's words in the part of the document that the student reads
 
     @property
     def gap(self) -> float:
-        """Positive where the student likes the document more than the teacher does."""
+        """Positive if the student scores the document higher than the teacher does."""
         return self.student_standard - self.teacher_standard
 
 
 @analysis
 class Disagreements(Analysis):
-    """What the student overrates and what it underrates, the largest gap first, one document a query in each.
+    """The documents that the student overrates and underrates, largest gap first, one document per query in each.
 
-    `usual` is the share of the query's words that the candidates of these queries have on average.
+    `usual` is the average share of the query's words in the candidates of these queries.
     """
 
     name = "disagreements"
@@ -70,8 +70,8 @@ class Disagreements(Analysis):
     underrated: tuple[Disagreement, ...]
     usual: float
     language: str
-    at_least: int = 1  # the grade from which a document is relevant
-    words_read: int | None = None  # of a document, by the student; None: all
+    at_least: int = 1  # lowest relevant grade
+    words_read: int | None = None  # words of a document that the student reads; None: all
 
     def is_relevant(self, grade: int | None) -> bool:
         return grade is not None and grade >= self.at_least
@@ -107,13 +107,14 @@ def disagreements(
 ) -> Disagreements:
     """The `count` documents that the student overrates most, and the `count` that it underrates most.
 
-    Scores of two models cannot be compared as they are. Each model's scores lose their query's mean and are divided
-    by the standard deviation of all centred scores of that model; the gap is the difference of these standardised
-    scores. One deviation a model, not one a query: a list in which a model sees no difference must not become one of
-    large differences. Only documents that both models scored count, and of every query only its largest gap.
+    Scores of two models cannot be compared directly. So the query's mean is subtracted from each model's scores, and
+    they are divided by the standard deviation of all centred scores of that model. The gap is the difference of these
+    standardised scores. There is one deviation per model, not per query: a list in which a model sees no difference
+    must not show large differences. Only documents that both models scored count, and only the largest gap of each
+    query.
 
-    With `tokens_read`, shared words are those in the first tokens of a document, which is all that the student reads;
-    they are counted as words, three tokens for two. `at_least` is the grade from which a document is relevant.
+    With `tokens_read`, only words in the first tokens of a document count, because the student reads no more; tokens
+    are converted to words, three tokens for two words. `at_least` is the lowest relevant grade.
     """
     if count < 1:
         raise LimbeckError(f"{count} disagreements are too few; ask for 1 or more")
@@ -175,7 +176,7 @@ def _common(teacher_run: Candidates, student_run: Candidates) -> list[_Common]:
 
 
 def _standardised(name: str, lists: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Scores minus their query's mean, in standard deviations of the model: [documents] for each list."""
+    """Scores minus the query's mean, in standard deviations of the model: [documents] for each list."""
     centred = [scores - scores.mean() for scores in lists]
     deviation = float(np.concatenate(centred).std())
     if deviation == 0:
@@ -216,7 +217,7 @@ def _rank(documents: Sequence[str], scores: np.ndarray, document: str) -> int:
 
 
 def _usual_part(lists: Sequence[_Common], data: RankingData, words: Words, words_read: int | None) -> float:
-    """The mean share of the query's words over some candidates of each query, evenly taken from its list."""
+    """The mean share of the query's words in some candidates of each query, taken evenly from its list."""
     parts = []
     for each in track(lists, "Shared words"):
         documents = each.documents[:: -(-len(each.documents) // USUAL_DOCUMENTS)]
@@ -226,7 +227,7 @@ def _usual_part(lists: Sequence[_Common], data: RankingData, words: Words, words
 
 
 def disagreements_section(result: Disagreements) -> Section:
-    """The passages, with the words that they share with their queries marked."""
+    """The passages, with the words marked that they share with their queries."""
     words = Words(result.language)
     blocks: list[Block] = [Text(_finding(result))]
     if result.overrated:

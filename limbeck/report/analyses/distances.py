@@ -1,7 +1,7 @@
 """How well a student's space matches the teacher's (EmbedDistill Fig. 4).
 
 For each pair of test queries, the distance between the student's embeddings is compared with the distance between the
-teacher's. A student that has the teacher's geometry has differences near zero, whatever its scores are.
+teacher's. If a student has the teacher's geometry, the differences are near zero, even if its scores differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from limbeck.report.plots import BinnedHistogram, series_class
 
 
 class ModelDistances(Result):
-    """How far one model's distances are from the reference's."""
+    """The differences between one model's distances and the reference's."""
 
     name: str
     differences: Distribution
@@ -30,7 +30,7 @@ class ModelDistances(Result):
 
 @analysis
 class Distances(Analysis):
-    """The differences of several models to one reference."""
+    """The differences of several models from one reference."""
 
     name = "distances"
     title = "Distances between queries"
@@ -54,7 +54,7 @@ class Distances(Analysis):
 
 
 def distances(reference: str, known: Mapping[str, Sequence[float]]) -> Distances:
-    """| ||t_i - t_j|| - ||s_i - s_j|| | over pairs of queries, for each model but the reference."""
+    """| ||t_i - t_j|| - ||s_i - s_j|| | over pairs of queries, for each model except the reference."""
     theirs = np.asarray(known[reference])
     others = {name: np.asarray(values) for name, values in known.items() if name != reference}
     if not others:
@@ -73,14 +73,14 @@ def distances(reference: str, known: Mapping[str, Sequence[float]]) -> Distances
 
 
 def _correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """0 where one of them does not vary."""
+    """Pearson's r; 0 if one of them does not vary."""
     if len(ours) < 2 or ours.std() == 0 or theirs.std() == 0:
         return 0.0
     return float(np.corrcoef(ours, theirs)[0, 1])
 
 
 def distances_section(result: Distances, colours: Colours | None = None) -> Section:
-    """All models in one histogram, and the numbers behind it."""
+    """All models in one histogram, and a table of the numbers."""
     shares = {model.name: model.differences.shares for model in result.models}
     colours = colours or Colours(shares)
     styles = [series_class(colours[name]) for name in shares]

@@ -1,4 +1,4 @@
-"""A sample in few numbers: however many there were, a result keeps their moments, quantiles and binned shares."""
+"""A summary of a sample of any size: moments, quantiles and shares in bins."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ BINS = 40
 
 
 class Distribution(Result):
-    """Mean, standard deviation (of the sample as it is: divided by n), quantiles, and shares in equal bins."""
+    """Mean, population standard deviation (divided by n), quantiles, and shares in equal bins."""
 
     count: int
     mean: float
     std: float
     quantiles: dict[float, float]  # share below -> value
-    low: float  # of the first bin
-    high: float  # of the last bin
+    low: float  # start of the first bin
+    high: float  # end of the last bin
     shares: tuple[float, ...]
 
     @property
@@ -27,7 +27,7 @@ class Distribution(Result):
 
 
 def distribution(values: np.ndarray, low: float, high: float, bins: int = BINS) -> Distribution:
-    """Summarise a sample within low..high; a range without width is widened, so that a single value has a bin."""
+    """Summarise a sample within low..high; an empty range is widened, so that a single value has a bin."""
     if low == high:
         low, high = low - 0.5, high + 0.5
     counts, _ = np.histogram(values, bins=bins, range=(low, high))
@@ -44,5 +44,5 @@ def distribution(values: np.ndarray, low: float, high: float, bins: int = BINS) 
 
 
 def overlap(first: Distribution, second: Distribution) -> float:
-    """The share of area that two distributions over the same bins have in common: 0 apart, 1 alike."""
+    """The common area of two distributions over the same bins: 0 if disjoint, 1 if equal."""
     return float(np.minimum(first.shares, second.shares).sum())

@@ -1,9 +1,9 @@
 """Does a dual encoder lack capacity, or does it generalise worse ("In defense of dual-encoders", Fig. 1, 3, Table 2)?
 
-The paper trains cross-encoders and dual encoders of growing embedding size. With enough dimensions the dual encoder is
-as good as the cross-encoder on the queries it was trained on, and still worse on new ones: it overfits. (The paper
-varies the width of pretrained models. Where there is one set of weights, a projection stands in for the width of the
-students; a report has to say so.) The question can be asked of models of one size, too.
+The paper trains cross-encoders and dual encoders with growing embedding size. With enough dimensions the dual encoder
+is as good as the cross-encoder on the queries it was trained on, but worse on new ones: it overfits. (The paper varies
+the width of pretrained models. With only one set of weights, a projection replaces the width of the students, and a
+report has to say so.) The same question makes sense for models of one size.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from limbeck.report.formatting import listed, measure_title, signed
 from limbeck.report.plots import Level, Lines, Series, series_style
 
 Verdict = Literal["no gap", "generalisation", "capacity", "both", "undecided"]
-FEWEST = 20  # queries of either kind: fewer may all be tied by luck
-DEVIATIONS = 1.96  # of a normal distribution: 95% lie within
+FEWEST = 20  # queries on train and on test; fewer may all be tied by chance
+DEVIATIONS = 1.96  # standard deviations that contain 95% of a normal distribution
 
 
 class TrainTest(NamedTuple):
-    """The quality of one trained model on queries it was trained on, and on new ones, query by query."""
+    """The quality of one trained model per query, on training queries and on new ones."""
 
     model: str
     size: float
@@ -39,7 +39,7 @@ class TrainTest(NamedTuple):
 
 
 class Gap(Result):
-    """How far a model falls behind the reference: the mean over queries with its 95% interval and standard error."""
+    """How much worse a model is than the reference: the mean over queries, its 95% interval and standard error."""
 
     queries: int
     mean: float
@@ -56,7 +56,7 @@ class Gap(Result):
 
 
 class SizeResult(Result):
-    """A model at one size, over its seeds; the reference itself has neither gaps nor a verdict."""
+    """A model at one size, over its seeds; the reference has neither gaps nor a verdict."""
 
     size: float
     train: Spread
@@ -67,15 +67,15 @@ class SizeResult(Result):
 
 
 class ModelCurve(Result):
-    """A model as its size grows."""
+    """A model at all its sizes."""
 
     name: str
-    sizes: tuple[SizeResult, ...]  # rising
+    sizes: tuple[SizeResult, ...]  # ascending
 
 
 @analysis
 class Generalisation(Analysis):
-    """Train and test quality of several models against a reference, which is the first of them."""
+    """Train and test quality of several models; the first is the reference for the others."""
 
     name = "generalisation"
     title = "Capacity or generalisation"
@@ -86,7 +86,7 @@ class Generalisation(Analysis):
 
     measure: str
     models: tuple[ModelCurve, ...]
-    setting: str = "size"  # what was varied; empty where nothing was
+    setting: str = "size"  # the setting that was varied; empty if none
 
     def section(self, colours: Colours) -> Section:
         return generalisation_section(self, colours)
@@ -101,21 +101,21 @@ def generalisation(
     reference: str | None = None,
     setting: str = "size",
 ) -> Generalisation:
-    """Means and spread over seeds, the gaps to the reference on train and on test, and a verdict from them.
+    """Means and spread over seeds, the gaps to the reference on train and test, and a verdict.
 
     Each model is compared with the `reference` (the teacher; by default the model of the first point) at the same size,
-    or at the reference's largest size where it has not that one. A gap is the mean over queries of the reference's
+    or at the reference's largest size if it does not have that one. A gap is the mean over queries of the reference's
     quality minus the model's, both averaged over seeds. Train and test queries are not equally hard, so a model's two
-    qualities cannot be held against each other; its two gaps can. A model is worse where the 95% bootstrap interval of
-    the gap is above 0. Then:
+    qualities cannot be compared; its two gaps can. A model is worse if the 95% bootstrap interval of the gap is above
+    0. The verdict:
 
-    - not worse on test: "no gap", whatever it is on train;
-    - worse on both: "capacity" (or training: nothing here tells the two apart); but "both" where the gap on test is
-      larger than that on train by more than 1.96 standard errors of their difference;
-    - worse on test, not on train: "generalisation": it can represent what the reference can, and does not carry it
-      over to new queries. But "undecided" where the interval on train holds the whole gap on test.
+    - not worse on test: "no gap", regardless of train;
+    - worse on both: "capacity" (or training: the numbers cannot separate the two); "both" if the gap on test exceeds
+      the gap on train by more than 1.96 standard errors of their difference;
+    - worse on test only: "generalisation": the model can represent what the reference can, but does not transfer it to
+      new queries. "Undecided" if the interval on train contains the whole gap on test.
 
-    With fewer than 20 queries of either kind everything is undecided.
+    With fewer than 20 queries on train or on test the verdict is "undecided".
     """
     runs = _by_model([TrainTest(*point) for point in points])
     if not runs:
@@ -136,7 +136,7 @@ def generalisation(
 
 
 def _by_model(points: list[TrainTest]) -> dict[str, dict[float, Seeds]]:
-    """Model -> size -> seed -> point, models in the order in which they came."""
+    """Model -> size -> seed -> point, models in the order of the points."""
     runs: dict[str, dict[float, Seeds]] = defaultdict(lambda: defaultdict(dict))
     for point in points:
         where = f"{point.model}, size {point.size:g}, seed {point.seed}"
@@ -166,7 +166,7 @@ def _judged(size: float, seeds: Seeds, reference: Seeds) -> SizeResult:
 
 
 def _gap(model: Sequence[Mapping[str, float]], reference: Sequence[Mapping[str, float]]) -> Gap:
-    """The reference minus the model, query by query, each averaged over its seeds."""
+    """The reference minus the model, per query, each averaged over its seeds."""
     queries = sorted(reference[0])
     if any(set(values) != set(queries) for values in (*model, *reference)):
         raise LimbeckError("the models were measured on different queries; measure all of them on the same")
@@ -174,7 +174,7 @@ def _gap(model: Sequence[Mapping[str, float]], reference: Sequence[Mapping[str, 
     differences = means[0] - means[1]  # [queries]
     if len(queries) < 2:
         raise LimbeckError("one query is too few; set evaluation.train_queries and data.test_queries to 2 or more")
-    from limbeck.evaluation.significance import bootstrap_interval  # imports scipy, which the help can do without
+    from limbeck.evaluation.significance import bootstrap_interval  # imports scipy, which the help does not need
 
     low, high = bootstrap_interval(differences)
     error = float(differences.std(ddof=1) / len(queries) ** 0.5)
@@ -193,7 +193,7 @@ def _verdict(on_train: Gap, on_test: Gap) -> Verdict:
 
 
 def generalisation_section(result: Generalisation, colours: Colours | None = None) -> Section:
-    """The answer for each model, train and test lines, and the numbers."""
+    """The verdict for each model, lines for train and test, and the numbers."""
     blocks: list[Block] = [Text(sentence) for sentence in _answers(result)]
     several = any(each.train.count > 1 for model in result.models for each in model.sizes)
     caption = "Error bars: one standard deviation over seeds." if several else "One seed each: no error bars."
@@ -273,7 +273,7 @@ def _undecided(reference: str, found: SizeResult) -> str:
 
 
 def _numbers(result: Generalisation, found: SizeResult) -> str:
-    """Both gaps with their intervals, in the measure."""
+    """Both gaps with their intervals, in the units of the measure."""
     parts = [
         f"{gap} on {side}" for side, gap in (("train", found.on_train), ("test", found.on_test)) if gap is not None
     ]
@@ -285,7 +285,7 @@ def _place(result: Generalisation, size: SizeResult) -> str:
 
 
 def _smaller(model: ModelCurve) -> str:
-    """What smaller sizes lack, where that is something else than the largest lacks."""
+    """The verdicts of smaller sizes, if they differ from that of the largest."""
     sizes: dict[str, list[str]] = defaultdict(list)
     for each in model.sizes[:-1]:
         if each.verdict != model.sizes[-1].verdict:
@@ -294,7 +294,7 @@ def _smaller(model: ModelCurve) -> str:
 
 
 def _plot(result: Generalisation, colours: Colours | None) -> Lines:
-    """One colour a model; train dashed, test drawn through. A reference of one size is a level for all sizes."""
+    """One colour per model; train dashed, test solid. A reference with a single size is drawn as a level."""
     colours = colours or Colours(model.name for model in result.models)
     sizes = {each.size for model in result.models for each in model.sizes}
     series, levels = list[Series](), list[Level]()

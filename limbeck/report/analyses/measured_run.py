@@ -1,4 +1,4 @@
-"""What an analysis reads: the models that a run or a sweep measured, with their scores of single documents."""
+"""The input of an analysis: the models that a run or a sweep measured, with their scores of single documents."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ BM25 = "BM25"
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """One row of a run's table, and the scores that it comes from."""
+    """One row of a run's table, and the scores behind it."""
 
     name: str
     role: Role
     measures: Mapping[str, float]  # the first one decides which student is best
     result: RankingResult  # the measures of each test query
-    run: Run  # of the test queries, and of training queries where some were measured
-    distances: Sequence[float] = ()  # of pairs of test queries; none where it has not one vector per text
-    significance: Mapping[str, Any] | None = None  # how it was tested against another student
+    run: Run  # of the test queries, and of training queries if some were measured
+    distances: Sequence[float] = ()  # between pairs of test queries; empty without one vector per text
+    significance: Mapping[str, Any] | None = None  # its test against another student
 
     @property
     def quality(self) -> float:
@@ -46,16 +46,16 @@ def _no_vectors(lists: Mapping[str, Sequence[str]]) -> PairVectors:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A finished run: its texts, its judgements, and what its models made of them."""
+    """A finished run: its texts, its judgements, and the results of its models."""
 
     data: RankingData  # queries and documents by id
-    labels: Qrels  # of the test queries that analyses look at
+    labels: Qrels  # judgements of the test queries that analyses use
     models: Sequence[MeasuredModel]
     folder: Path = field(default_factory=Path)  # the run's directory
     train_labels: Qrels = field(default_factory=dict)
     dev_labels: Qrels = field(default_factory=dict)
-    relevance_level: int = 1  # grade from which a document counts as relevant
-    document_length: int = 128  # tokens of a document that the student reads
+    relevance_level: int = 1  # lowest relevant grade
+    document_length: int = 128  # maximum tokens of a document for the student
     teacher_matrix: Callable[[], Run] = _no_matrix  # the teacher's scores of some queries, each with all documents
     teacher_vectors: Callable[[Mapping[str, Sequence[str]]], PairVectors] = _no_vectors  # of each query's documents
 
@@ -65,22 +65,22 @@ class MeasuredRun:
 
     @property
     def best_student(self) -> MeasuredModel:
-        """The student with the best first measure."""
+        """The student that is best by the first measure."""
         return max(self.students, key=lambda model: model.quality)
 
     @property
     def teacher(self) -> MeasuredModel:
-        """The teacher; an error where none was measured."""
+        """The teacher; an error if none was measured."""
         found = next((model for model in self.models if model.role == "teacher"), None)
         if found is None:
             raise LimbeckError("there is no teacher to compare with; give teacher.model or teacher.train")
         return found
 
     def scores(self, model: MeasuredModel, labels: Qrels | None = None) -> Run:
-        """Query -> document -> the model's score, of the test queries, or of those in `labels`."""
+        """Query -> document -> the model's score, for the test queries or for those in `labels`."""
         wanted = self.labels if labels is None else labels
         return {query: scores for query, scores in model.run.items() if query in wanted}
 
     def all_scores(self, labels: Qrels | None = None) -> dict[str, Run]:
-        """The scores of every model by its name; BM25's, which are of another kind, are left out."""
+        """The scores of every model by name, except BM25, whose scores are not comparable."""
         return {model.name: self.scores(model, labels) for model in self.models if model.name != BM25}

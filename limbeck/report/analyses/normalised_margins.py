@@ -52,11 +52,11 @@ class NormalisedMargins(Analysis):
 def normalised_margins(runs: Mapping[str, Candidates], qrels: Qrels, at_least: int = 1) -> NormalisedMargins:
     """(s+ - s-) / rho over all pairs of a positive and a negative of one query, for each named model.
 
-    The paper calls rho "the maximal score range" and says no more. Taken here: rho = max over queries of (highest -
-    lowest score in that query's list), one number a model. So margins lie in -1..1, do not change when a model's scores
-    are scaled or shifted, and are not shrunk by a shift from query to query, as a range over all scores would do. Every
-    pair counts once; what a list holds and nobody judged counts as negative. One extreme score makes rho large and all
-    margins of its model small: compare the shares of wrong pairs too.
+    The paper calls rho "the maximal score range" without a definition. Here rho = max over queries of (highest - lowest
+    score in that query's list), one number per model. So margins lie in -1..1 and do not change when a model's scores
+    are scaled or shifted. A range over all scores would include shifts between queries and make margins smaller. Every
+    pair counts once; unjudged documents of a list count as negative. One extreme score makes rho large and all margins
+    of its model small: compare the shares of wrong pairs too.
     """
     some_models(runs)
     return NormalisedMargins(models=tuple(_model(name, run, qrels, at_least) for name, run in runs.items()))
@@ -84,7 +84,7 @@ def _margins(judged: JudgedList) -> np.ndarray:
 
 
 def normalised_margins_section(result: NormalisedMargins, colours: Colours | None = None) -> Section:
-    """All models in one histogram, and the numbers behind it."""
+    """All models in one histogram, and a table of the numbers."""
     shares = {model.name: model.margins.shares for model in result.models}
     colours = colours or Colours(shares)
     plot = BinnedHistogram(shares, -1.0, 1.0, "normalised margin", [series_class(colours[name]) for name in shares])

@@ -1,10 +1,9 @@
-"""How many dimensions a dual encoder needs to give a teacher's scores ("In defense of dual-encoders", Sec. 3.1).
+"""How many dimensions a dual encoder needs to reproduce a teacher's scores ("In defense of dual-encoders", Sec. 3.1).
 
-Over finitely many texts, scores are a matrix S [queries, documents], and S = Z W^T with as many columns in Z and W as S
-has rank: a dual encoder of that size can give exactly these scores. The singular values say how near a smaller one
-could come to them at best, in squared error (Eckart and Young), whatever its towers and however it is trained. For top
-lists the same approximation shows what is enough, not what is needed: vectors that are made for the order alone can do
-with fewer dimensions.
+For finitely many texts, scores are a matrix S [queries, documents], and S = Z W^T where Z and W have rank(S) columns:
+a dual encoder of that size can reproduce the scores exactly. The singular values give the smallest squared error of a
+smaller one (Eckart and Young), for any towers and any training. For top lists, the same approximation shows how many
+dimensions are enough, not how many are needed: vectors that are optimised for the order may need fewer.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from limbeck.report.plots import Lines, Series
 
 ENERGIES = (0.9, 0.95, 0.99, 0.999)
 TOLERANCES = (1e-1, 1e-2, 1e-3)
-NEARLY_ALL = 0.95  # of the top k: the agreement that the answer asks for
+NEARLY_ALL = 0.95  # agreement in the top k that counts as enough
 MOST_PLOTTED = 400
 OPTIONS = "evaluation.rank_queries and evaluation.rank_documents"
 
@@ -35,30 +34,31 @@ class Truncation(Result):
     """The best approximation of one rank."""
 
     rank: int
-    error: float  # Frobenius norm of what is lost, relative to the whole
-    rms: float  # the same as an error of one score, in the model's own units
-    top_k: float  # mean share of its top k documents that belong to the full scores' top k
+    error: float  # Frobenius norm of the residual, relative to the matrix
+    rms: float  # root mean square error of one score, in the model's units
+    top_k: float  # mean share of its top k documents that are in the top k of the full scores
 
 
 class Spectrum(Result):
-    """What the singular values of a matrix say.
+    """Statistics of the singular values of a matrix.
 
-    `energy` counts the leading dimensions that hold a share of the sum of squares; `above` the singular values larger
-    than a fraction of the largest; `rank` those above the rounding of single precision, in which models compute.
-    `effective` is the exponential of the entropy of the normalised singular values (Roy and Vetterli, 2007).
+    `energy` counts the leading dimensions with a given share of the sum of squares; `above` counts the singular values
+    larger than a fraction of the largest; `rank` counts those above the rounding error of single precision, which
+    models use. `effective` is the exponential of the entropy of the normalised singular values (Roy and Vetterli,
+    2007).
     """
 
-    singular_values: tuple[float, ...]  # falling
+    singular_values: tuple[float, ...]  # descending
     energy: dict[float, int]  # share -> dimensions
     above: dict[float, int]  # fraction of the largest -> dimensions
     rank: int
     effective: float
-    truncations: tuple[Truncation, ...]  # ranks rising, the last one is full
+    truncations: tuple[Truncation, ...]  # ranks ascending, the last one is full
 
 
 @analysis
 class NumericalRank(Analysis):
-    """A score matrix as it is, and with the mean of each row taken off: no ranking depends on that mean."""
+    """A score matrix, raw and with the mean of each row subtracted: no ranking depends on that mean."""
 
     name = "rank"
     title = "Rank of the teacher's scores"
@@ -73,7 +73,7 @@ class NumericalRank(Analysis):
 
     @property
     def largest(self) -> int:
-        """The rank that no matrix of this shape exceeds, centred."""
+        """The maximum rank of a centred matrix of this shape."""
         return min(self.queries, self.documents - 1)
 
     @classmethod
@@ -105,8 +105,8 @@ def score_matrix(run: Candidates) -> np.ndarray:
 def numerical_rank(scores: ArrayLike, k: int = 10, ranks: Sequence[int] | None = None) -> NumericalRank:
     """The spectrum of a teacher's score matrix [queries, documents], raw and row-centred.
 
-    Approximations are tried at `ranks`, else at 1, 2, 3, 4, 6, 8, 12 and so on. Their top k is compared with that of
-    the full scores; of documents that tie with the k-th best, any may be there.
+    Approximations are tried at `ranks`, by default at 1, 2, 3, 4, 6, 8, 12 and so on. Their top k is compared with the
+    top k of the full scores; if several documents tie with the k-th best, any of them counts.
     """
     matrix = np.asarray(scores, dtype=np.float64)
     if matrix.ndim != 2:
@@ -143,7 +143,7 @@ def _spectrum(matrix: np.ndarray, k: int, ranks: Sequence[int] | None) -> Spectr
 
 
 def _ranks(full: int, wanted: Sequence[int] | None) -> list[int]:
-    """The ranks to try, rising; the full one is always the last."""
+    """The ranks to try, ascending; the full rank is always the last."""
     if wanted is not None and any(rank < 1 for rank in wanted):
         raise LimbeckError(f"rank {min(wanted)} is not defined; use ranks of 1 or more")
     tried = (
@@ -171,14 +171,14 @@ def _truncations(
 
 
 def dimensions_needed(spectrum: Spectrum, agreement: float = NEARLY_ALL) -> int:
-    """The smallest rank tried whose top k agrees that much with the full scores'."""
+    """The smallest tried rank whose top k agrees this much with the top k of the full scores."""
     return next(
         each.rank for each in spectrum.truncations if each.top_k >= agreement or each is spectrum.truncations[-1]
     )
 
 
 def numerical_rank_section(result: NumericalRank) -> Section:
-    """The answer in words, the spectrum, and what each size keeps."""
+    """The answer in words, the spectrum, and what each size preserves."""
     blocks: list[Block] = [Text(_answer(result), lead=True), Text(_raw_and_centred(result))]
     if _is_cut_off(result):
         blocks.append(Text(_warning(result)))
@@ -236,7 +236,7 @@ def _is_cut_off(result: NumericalRank) -> bool:
 def _warning(result: NumericalRank) -> str:
     return (
         f"No matrix of this shape has more than {result.largest:,} dimensions, and the scores use most of them: read "
-        f"the numbers as lower bounds. Where they settle, a larger matrix shows ({OPTIONS}; of a finished run by "
+        f"the numbers as lower bounds. A larger matrix shows where they settle ({OPTIONS}; for a finished run: "
         f"`limbeck report RUN --add rank --set evaluation.rank_queries={2 * result.queries} "
         f"--set evaluation.rank_documents={4 * result.documents}`)."
     )

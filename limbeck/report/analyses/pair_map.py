@@ -1,9 +1,9 @@
-"""A map of a cross-encoder's embeddings: do they know the query, or only the verdict? (EmbedDistill Fig. 5)
+"""A map of a cross-encoder's embeddings: do they identify the query, or only relevance? (EmbedDistill Fig. 5)
 
-A cross-encoder with a head is trained to tell relevant pairs from others, and the one embedding that its head reads may
-say nothing else. A dual-pooled one has a proxy of the query for each pair; if those of one query lie together, whatever
-the document, and apart from other queries, a dual encoder can be matched to them. The picture is the plane of the two
-principal components; the numbers are of all dimensions.
+A cross-encoder with a head is trained to separate relevant pairs from others, and the single embedding that its head
+reads may contain nothing else. A dual-pooled one has a proxy of the query for each pair. If the proxies of one query
+are close together for all documents, and far from other queries, a dual encoder can be matched to them. The picture
+shows the plane of the two principal components; the numbers use all dimensions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from limbeck.report.clouds import Cloud, CloudPoint
 from limbeck.report.colours import Colours
 
 if TYPE_CHECKING:
-    from limbeck.evaluation.pair_vectors import PairVectors  # with torch, which `limbeck report --help` does not need
+    from limbeck.evaluation.pair_vectors import PairVectors  # imports torch, not needed by `report --help`
 
-QUERIES = 8  # as many as there are colours
-RELEVANT, OTHERS = 2, 8  # documents of a query at most
-MOSTLY = 0.8  # share of the variance between queries from which vectors are the query's
+QUERIES = 8  # one for each colour
+RELEVANT, OTHERS = 2, 8  # maximum number of documents of a query
+MOSTLY = 0.8  # from this share of the variance between queries on, vectors identify the query
 NAMES = {"query_proxies": "proxies of the query", "pair_embeddings": "embeddings of the pair"}
 
 
@@ -74,7 +74,7 @@ class PairMap(Analysis):
 
 
 def _some_lists(run: MeasuredRun) -> tuple[dict[str, list[str]], dict[str, list[bool]]]:
-    """A few test queries with the documents that the teacher scores highest, relevant ones first."""
+    """A few test queries with the documents that the teacher scores highest, relevant documents first."""
     lists, relevant = {}, {}
     scores = run.scores(run.teacher)
     for query in np.random.default_rng(0).permutation(sorted(scores)).tolist():
@@ -94,7 +94,7 @@ def _some_lists(run: MeasuredRun) -> tuple[dict[str, list[str]], dict[str, list[
 def pair_map(
     models: Mapping[str, PairVectors], relevant: Mapping[str, Sequence[bool]], texts: Mapping[str, str]
 ) -> PairMap:
-    """Maps of several models' vectors of the same lists; `relevant` says which documents of each list are."""
+    """Maps of several models' vectors for the same lists; `relevant` marks the relevant documents of each list."""
     if not models:
         raise LimbeckError("there are no vectors to map; give those of one model at least, by name")
     return PairMap(maps=tuple(_map(name, vectors, relevant, texts) for name, vectors in models.items()))
@@ -128,7 +128,7 @@ def _map(
 def principal_plane(centred: np.ndarray) -> np.ndarray:
     """The coordinates [rows, 2] of centred rows on their two principal components, the larger one first.
 
-    A component has no sign of its own; here its largest entry is positive, so that the same rows give the same map.
+    The sign of a component is arbitrary; here its largest entry is positive, so that the same rows give the same map.
     """
     _, _, components = np.linalg.svd(centred, full_matrices=False)
     axes = np.zeros((2, centred.shape[1]))
@@ -146,7 +146,7 @@ def between(centred: np.ndarray, groups: np.ndarray) -> float:
 
 
 def pair_map_section(result: PairMap) -> Section:
-    """A picture for each model, and its shares of variance."""
+    """A plot for each model, and its shares of variance."""
     blocks: list[Block] = [Text(" ".join(_finding(one) for one in result.maps))]
     for one in result.maps:
         points = [

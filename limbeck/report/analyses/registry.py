@@ -10,8 +10,8 @@
 
         def section(self, colours: Colours) -> Section: ...
 
-The fields are the result, which a run keeps as JSON. Recipes, `limbeck report --add`, their help and the report take
-all names from here, those of plugins included. Nothing heavy is imported: `limbeck report --help` lists the analyses.
+The fields are the result, which a run saves as JSON. Recipes, `limbeck report --add`, their help and the report take
+all names from here, including those of plugins. Imports are light, because `limbeck report --help` lists the analyses.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from limbeck.report.colours import Colours
 
 
 class Analysis(Result):
-    """A result that is computed from a run and drawn by its report."""
+    """A result that is computed from a run and shown in its report."""
 
-    name: ClassVar[str]  # in recipes, and of its file in a run's directory
-    title: ClassVar[str]  # of its section where the report has to say that there is none
+    name: ClassVar[str]  # name in recipes, and of the file in a run's directory
+    title: ClassVar[str]  # section title, if the report has to say why there is no result
     about: ClassVar[str]  # one line for the help: what it shows
-    place: ClassVar[int] = 1000  # in the report, from small to large
-    by_default: ClassVar[bool] = False  # of recipes that name no analyses; not for plugins, which come and go
-    made_by: ClassVar[str] = ""  # what makes it, where recipes cannot ask for it
-    dropped: ClassVar[str] = ""  # a key that only results of an earlier version have, which can no longer be shown
+    place: ClassVar[int] = 1000  # position in the report, ascending
+    by_default: ClassVar[bool] = False  # used if a recipe names no analyses; not for plugins
+    made_by: ClassVar[str] = ""  # how it is made, if recipes cannot ask for it
+    dropped: ClassVar[str] = ""  # a key of older results, which can no longer be shown
 
     @classmethod
     def of(cls, run: MeasuredRun) -> Analysis:
-        """Compute it. What the run lacks for it is a `LimbeckError`, which the report shows in its place."""
+        """Compute it. If the run lacks something, raise a `LimbeckError`, which the report shows instead."""
         raise NotImplementedError
 
     def section(self, colours: Colours) -> Section:
-        """How the report shows it; `colours[model]` is the number of a model's colour in all pictures."""
+        """The section of the report; `colours[model]` is the number of a model's colour in all plots."""
         raise NotImplementedError
 
 
@@ -62,19 +62,19 @@ def analysis(kind: AnalysisType) -> AnalysisType:
 
 
 def analyses() -> dict[str, type[Analysis]]:
-    """All of them by name, in the order of the report."""
+    """All analyses by name, in the order of the report."""
     import_module("limbeck.report.analyses")
     load_plugins()
     return dict(sorted(ANALYSES.items(), key=lambda item: item[1].place))
 
 
 def requested() -> dict[str, type[Analysis]]:
-    """Those that a recipe, or `limbeck report --add`, can ask for."""
+    """The analyses that a recipe or `limbeck report --add` can ask for."""
     return {name: kind for name, kind in analyses().items() if not kind.made_by}
 
 
 def default_names() -> list[str]:
-    """What a recipe asks for that says nothing of analyses."""
+    """The analyses of a recipe that does not name any."""
     return [name for name, kind in requested().items() if kind.by_default]
 
 
@@ -89,7 +89,7 @@ def check_name(name: str) -> str:
 
 
 class _Names:
-    """The JSON schema of a name: whatever is registered."""
+    """The JSON schema of a name: any registered one."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -1,8 +1,8 @@
-"""How far a model's scores of positives lie from its scores of negatives ("In defense of dual-encoders", Fig. 2, 5-7).
+"""How well a model separates the scores of positives and negatives ("In defense of dual-encoders", Fig. 2, 5-7).
 
-The paper finds that a cross-encoder collapses its negatives into a narrow peak, that a dual encoder spreads them out
-until they overlap with the positives, and that a dual encoder's scores sit far from zero. Runs of one student at the
-start, midway and at the end show how its distributions part.
+The paper finds that a cross-encoder's negatives form a narrow peak, that a dual encoder's negatives spread out until
+they overlap with the positives, and that a dual encoder's scores are far from zero. Runs of one student at the
+start, in the middle and at the end of training show how its distributions separate.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Sides(Result):
 
     @property
     def separation(self) -> float | None:
-        """How many standard deviations of the negatives the two means lie apart; None where negatives are all alike."""
+        """The distance of the two means in standard deviations of the negatives; None if all negatives are equal."""
         distance = self.positives.mean - self.negatives.mean
         return distance / self.negatives.std if self.negatives.std else None
 
 
 class ModelScores(Result):
-    """The scores of one model, as they are and with each query's mean taken off."""
+    """The scores of one model, raw and with each query's mean subtracted."""
 
     name: str
     queries: int
@@ -59,7 +59,7 @@ class ModelScores(Result):
 
 @analysis
 class ScoreDistributions(Analysis):
-    """The score distributions of several models, or of one at several times; `train` are those on training queries."""
+    """The score distributions of several models, or of one at several times; `train` has those on training queries."""
 
     name = "scores"
     title = "Scores"
@@ -72,14 +72,14 @@ class ScoreDistributions(Analysis):
 
     @classmethod
     def of(cls, run: MeasuredRun) -> ScoreDistributions:
-        """Of test queries, and of training queries where their scores were kept."""
+        """On test queries, and on training queries if their scores were saved."""
         found = score_distributions(run.all_scores(), run.labels, run.relevance_level)
         scores = run.all_scores(run.train_labels)
         if not all(scores.values()):
             return found
         try:
             trained = score_distributions(scores, run.train_labels, run.relevance_level)
-        except LimbeckError:  # none of the few training queries has a positive and a negative: test queries stay
+        except LimbeckError:  # no training query has a positive and a negative: show test queries only
             return found
         return found.model_copy(update={"train": trained.models})
 
@@ -89,7 +89,7 @@ class ScoreDistributions(Analysis):
 
 @analysis
 class Snapshots(ScoreDistributions):
-    """The student's scores of the dev queries at the start, midway and at the end of its training."""
+    """The student's scores of the dev queries at the start, in the middle and at the end of its training."""
 
     name = "snapshots"
     title = "Scores while training"
@@ -113,11 +113,11 @@ class Snapshots(ScoreDistributions):
 
 
 def score_distributions(runs: Mapping[str, Candidates], qrels: Qrels, at_least: int = 1) -> ScoreDistributions:
-    """Distributions of the positives' and the negatives' scores of each named model.
+    """Distributions of the scores of positives and negatives, for each named model.
 
-    What a list holds and nobody judged counts as negative. Centred scores are minus the mean of the query's own list:
-    that takes off what differs from query to query and cannot change a ranking. (The paper takes one constant off all
-    scores of a model, which moves the raw picture sideways and leaves its shape.)
+    Unjudged documents of a list count as negative. Centred scores are scores minus the mean of the query's list: this
+    removes differences between queries that cannot change a ranking. (The paper subtracts one constant from all
+    scores of a model, which shifts the raw histogram but keeps its shape.)
     """
     some_models(runs)
     return ScoreDistributions(models=tuple(_model(name, run, qrels, at_least) for name, run in runs.items()))
@@ -141,7 +141,7 @@ def _sides(scores: np.ndarray, relevant: np.ndarray) -> Sides:
 
 
 def score_distributions_section(result: ScoreDistributions) -> Section:
-    """A histogram a model, raw and centred, and the numbers behind them; on training queries, too, where known."""
+    """One histogram per model, raw and centred, and a table; also for training queries, if known."""
     caption = "Every model has its own axis: compare shapes and overlaps, not positions."
     centred = "Centred: the mean of each query's list is subtracted."
     blocks: list[Block] = [
@@ -202,7 +202,7 @@ def _table(models: Sequence[ModelScores], where: str = "") -> Table:
 
 
 def _coverage(models: Sequence[ModelScores]) -> str:
-    """How many queries the numbers are from, for each model if that differs."""
+    """How many queries the numbers come from, for each model if that differs."""
     if len({(model.queries, model.left_out) for model in models}) > 1:
         shown = [f"{model.name} {model.queries:,} of {model.queries + model.left_out:,}" for model in models]
         return f"Queries with a positive and a negative in their list: {'; '.join(shown)}."

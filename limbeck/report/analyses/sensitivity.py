@@ -16,12 +16,12 @@ from limbeck.report.colours import Colours
 from limbeck.report.formatting import measure_title
 from limbeck.report.plots import Lines, Series, series_class
 
-ENOUGH = 0.01  # of the best quality: what less than that adds is not worth a larger setting
-WIDE = 8  # times the smallest value: from there on an axis is logarithmic
+ENOUGH = 0.01  # relative to the best quality: smaller gains do not justify a larger setting
+WIDE = 8  # an axis is logarithmic if the largest value is this many times the smallest
 
 
 class SettingPoint(NamedTuple):
-    """The quality that one line (an objective, a model kind) reached with one value of the setting."""
+    """The quality of one line (an objective, a model kind) at one value of the setting."""
 
     name: str
     value: float
@@ -40,7 +40,7 @@ class SensitivityLine(Result):
     """One objective or model kind over all values; `enough` is the smallest value nearly as good as the best."""
 
     name: str
-    results: tuple[SettingResult, ...]  # values rising
+    results: tuple[SettingResult, ...]  # values ascending
     best: float
     enough: float
 
@@ -70,7 +70,7 @@ def sensitivity(
     measure: str = "mrr@10",
     tolerance: float = ENOUGH,
 ) -> Sensitivity:
-    """Means and spread over seeds for each line and value; a setting with one value only tells nothing.
+    """Means and spread over seeds for each line and value; at least two values of the setting are required.
 
     "Nearly as good as the best" means: lower by no more than `tolerance` times the best mean.
     """
@@ -98,7 +98,7 @@ def _line(name: str, values: dict[float, dict[int, float]], tolerance: float) ->
 
 
 def sensitivity_section(result: Sensitivity, colours: Colours | None = None) -> Section:
-    """A sentence for each line, the picture with error bars, and the table."""
+    """A sentence for each line, the plot with error bars, and the table."""
     blocks: list[Block] = [Text(" ".join(_finding(result, line) for line in result.lines))]
     seeds = min(each.quality.count for line in result.lines for each in line.results)
     bars = "Error bars: one standard deviation over seeds." if seeds > 1 else "Points with one seed have no error bar."

@@ -1,4 +1,4 @@
-"""Several runs of one setting with other seeds: their mean and how far they lie apart."""
+"""Several runs of one setting with different seeds: their mean and spread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from limbeck.report.analyses.base import Result
 
 
 class Spread(Result):
-    """Mean, standard deviation over seeds (divided by n - 1; None for a single one) and extremes."""
+    """Mean, standard deviation over seeds (divided by n - 1; None for a single seed) and extremes."""
 
     count: int
     mean: float
@@ -20,12 +20,12 @@ class Spread(Result):
 
     @property
     def error_bar(self) -> tuple[float, float]:
-        """One standard deviation to both sides; no bar for a single seed."""
+        """One standard deviation on both sides; no bar for a single seed."""
         return self.mean - (self.std or 0.0), self.mean + (self.std or 0.0)
 
     @property
     def variance_of_mean(self) -> float:
-        """The squared standard error of the mean; 0 where one seed cannot tell."""
+        """The squared standard error of the mean; 0 for a single seed, where it is unknown."""
         return (self.std or 0.0) ** 2 / self.count
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Spread(Result):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Sum up what the seeds gave."""
+    """Summarise the values of several seeds."""
     sample = np.asarray(values, dtype=np.float64)
     return Spread(
         count=len(sample),

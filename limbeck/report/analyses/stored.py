@@ -1,6 +1,6 @@
-"""Analyses in a run directory: `analyses/NAME.json` holds a result, from which the report makes its section.
+"""Analyses in a run directory: `analyses/NAME.json` contains a result, which the report turns into a section.
 
-What could not be analysed is there too, as `{"missing": "why"}`, so that a reader who looks for it finds the reason.
+If an analysis was not possible, the file is `{"missing": "why"}`, so that the report can give the reason.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ NOT_HERE = "an analysis from a plugin that is not loaded; give --plugin FILE to 
 
 
 def forget(run_dir: Path, name: str) -> None:
-    """Drop a result, if there is one."""
+    """Delete a result, if there is one."""
     (run_dir / FOLDER / f"{name}.json").unlink(missing_ok=True)
 
 
 def store(run_dir: Path, name: str, compute: Callable[[], Result], strict: bool = False) -> None:
-    """Compute an analysis and keep its result; or the reason why there is none, unless it is `strict`."""
+    """Compute an analysis and save its result; if it fails, save the reason, or raise it if `strict`."""
     try:
         _keep(run_dir, name, compute().model_dump(mode="json"))
     except LimbeckError as error:
@@ -42,7 +42,7 @@ def store(run_dir: Path, name: str, compute: Callable[[], Result], strict: bool 
 
 
 def leave_out(run_dir: Path, name: str, reason: str) -> None:
-    """Keep the reason why there is no such result."""
+    """Save the reason why there is no such result."""
     _keep(run_dir, name, {"missing": reason})
 
 
@@ -52,7 +52,7 @@ def _keep(run_dir: Path, name: str, found: dict[str, Any]) -> None:
 
 
 def stored_sections(run_dir: Path, colours: Colours | None = None) -> list[Section]:
-    """The sections of all stored analyses, in the report's order; those of plugins that are not here come last."""
+    """The sections of all stored analyses, in the report's order; those of plugins that are not loaded come last."""
     known, shades = analyses(), colours or Colours()
     found = {path.stem: path for path in sorted((run_dir / FOLDER).glob("*.json"))}
     sections = [_section(kind, found[name], shades) for name, kind in known.items() if name in found]
@@ -61,7 +61,7 @@ def stored_sections(run_dir: Path, colours: Colours | None = None) -> list[Secti
 
 
 def _section(kind: type[Analysis], path: Path, colours: Colours) -> Section:
-    """What a stored result shows, or why there is none."""
+    """The section of a stored result, or the reason why there is none."""
     found = read_json(path)
     if isinstance(found, dict) and set(found) == {"missing"}:
         return _left_out(kind.title, found["missing"])

@@ -1,7 +1,7 @@
 """The first results of two models side by side ("In defense of dual-encoders", App. C.11).
 
-A model that finds other documents than its rival may only look worse: where few documents were judged, a good answer
-that nobody judged counts as wrong. Reading the lists on which two models differ most shows such false negatives.
+A model that finds other documents than its rival may be better than it looks: if few documents were judged, a good
+but unjudged answer counts as wrong. Reading the lists on which two models differ most shows such false negatives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_TEXT = 280
 
 
 class Listed(Result):
-    """A document in a top list; `elsewhere` is its rank in the other model's top list, None where that lacks it."""
+    """A document in a top list; `elsewhere` is its rank in the other model's top list, or None."""
 
     id: str
     score: float
@@ -32,7 +32,7 @@ class Listed(Result):
 
 
 class QueryLists(Result):
-    """The top lists of both models for one query, and how alike they are: 1 the same, 0 nothing in common."""
+    """The top lists of both models for one query, and their similarity: 1 if equal, 0 if disjoint."""
 
     query_id: str
     query: str
@@ -57,7 +57,7 @@ class TopLists(Analysis):
     queries: tuple[QueryLists, ...]
 
     def unjudged(self, model: int) -> int:
-        """How many entries of a model's lists nobody judged."""
+        """How many entries of a model's lists are not judged."""
         return sum(found.grade is None for query in self.queries for found in query.lists[model])
 
     @classmethod
@@ -77,11 +77,11 @@ def top_lists(
     k: int = 5,
     at_least: int = 1,
 ) -> TopLists:
-    """The top k of two named models for `queries`: that many on which they differ most, or those with these ids.
+    """The top k of two named models for `queries`: a number of queries on which they differ most, or ids of queries.
 
-    How alike two lists are is their average overlap (Fagin, Kumar and Sivakumar, 2003): the mean over the depths
-    1 to k of the share of documents that both have down to there. It weighs the first places most. Of equally different
-    queries the one with the smaller id comes first.
+    The similarity of two lists is their average overlap (Fagin, Kumar and Sivakumar, 2003): the mean over the depths 1
+    to k of the share of documents that both lists have up to that depth. The first ranks have the largest weight. Ties
+    between queries are broken by the smaller id.
     """
     if len(runs) != 2:
         raise LimbeckError(f"top lists compare two models, not {len(runs)}; give two runs by name")
@@ -101,7 +101,7 @@ def top_lists(
 
 
 def _common_queries(runs: Mapping[str, Candidates], qrels: Qrels) -> list[str]:
-    """The queries that both models ranked, sorted; at least one of them has to be judged."""
+    """The queries that both models ranked, sorted; at least one of them must be judged."""
     first, second = runs.values()
     common = sorted(query for query in first if first[query] and second.get(query))
     if not common:
@@ -112,7 +112,7 @@ def _common_queries(runs: Mapping[str, Candidates], qrels: Qrels) -> list[str]:
 
 
 def average_overlap(first: Sequence[str], second: Sequence[str], k: int) -> float:
-    """Mean over depths 1..k of the share in common; lists shorter than k end the depths earlier."""
+    """The mean over depths 1..k of the common share; for shorter lists the depth ends earlier."""
     depths = range(1, min(k, max(len(first), len(second))) + 1)
     return sum(len({*first[:depth]} & {*second[:depth]}) / depth for depth in depths) / len(depths)
 
@@ -154,7 +154,7 @@ def _listed(
 
 
 def top_lists_section(result: TopLists) -> Section:
-    """The lists; documents judged relevant stand out."""
+    """The lists, with relevant documents highlighted."""
     blocks: list[Block] = [Text(_finding(result))]
     for query in result.queries:
         columns = [(name, _items(result, query, model)) for model, name in enumerate(result.names)]

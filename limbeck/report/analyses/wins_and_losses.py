@@ -1,4 +1,4 @@
-"""Query by query: where one model beats another, and where it does not. A mean hides both."""
+"""The queries on which one model beats another and those on which it loses. A mean hides both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_BARS = 240
 
 
 class QueryDifference(Result):
-    """What both models reach on one query."""
+    """The quality of both models on one query."""
 
     query_id: str
     query: str
@@ -39,7 +39,7 @@ class QueryDifference(Result):
 
 @analysis
 class WinsAndLosses(Analysis):
-    """The first model against the second on one measure; positive differences speak for the first."""
+    """The first model against the second on one measure; positive differences favour the first."""
 
     name = "wins"
     title = "Wins and losses"
@@ -53,16 +53,16 @@ class WinsAndLosses(Analysis):
     won: int
     tied: int
     lost: int
-    low: float  # of the 95% interval of the mean difference
+    low: float  # end of the 95% interval of the mean difference
     high: float
     p: float  # randomisation test
-    differences: tuple[float, ...]  # of all queries, falling
+    differences: tuple[float, ...]  # of all queries, descending
     gains: tuple[QueryDifference, ...]  # the largest first
     losses: tuple[QueryDifference, ...]  # the largest first
 
     @classmethod
     def of(cls, run: MeasuredRun) -> WinsAndLosses:
-        """The best student against its rival, with the p-value of the run's table where that has one."""
+        """The best student against its rival, with the p-value of the run's table if it has one."""
         best, rival = run.best_student, _rival(run)
         found = wins_and_losses(best.result, rival.result, next(iter(best.measures)), run.data, (best.name, rival.name))
         test = best.significance
@@ -74,8 +74,8 @@ class WinsAndLosses(Analysis):
 
 
 def _rival(run: MeasuredRun) -> MeasuredModel:
-    """The student that the others are tested against; where the best is that one, or there is none, the next best
-    student, and for a single student the first other model.
+    """The student that the others are tested against. If that is the best student, or there is none: the next best
+    student, or for a single student the first other model.
     """
     best = run.best_student
     against = next((model.significance["against"] for model in run.students if model.significance), None)
@@ -95,18 +95,18 @@ def wins_and_losses(
     names: tuple[str, str] = ("A", "B"),
     count: int = 5,
 ) -> WinsAndLosses:
-    """Won, tied and lost queries of A against B, and the `count` largest gains and losses with their texts.
+    """Queries that A wins, ties and loses against B, and the `count` largest gains and losses with their texts.
 
-    Both results have to be of the same judged queries and to hold the measure.
+    Both results must have the same judged queries and contain the measure.
     """
-    from limbeck.evaluation.significance import compare_rankings  # imports scipy, which the help can do without
+    from limbeck.evaluation.significance import compare_rankings  # imports scipy, which the help does not need
 
     if count < 1:
         raise LimbeckError(f"{count} queries are too few; ask for 1 or more")
     comparison = compare_rankings(result_a, result_b, measure)
     won, tied, lost = comparison.record or (0, 0, 0)
     first, second = (result.per_query[comparison.measure] for result in (result_a, result_b))
-    order = np.argsort(second - first, kind="stable")  # the largest gain first; of equal ones the smaller id
+    order = np.argsort(second - first, kind="stable")  # the largest gain first; ties by the smaller id
 
     def shown(places: Sequence[int]) -> tuple[QueryDifference, ...]:
         ids = [result_a.query_ids[place] for place in places]
@@ -136,7 +136,7 @@ def _text(data: RankingData, query: str) -> str:
 
 
 def wins_and_losses_section(result: WinsAndLosses) -> Section:
-    """The record, all differences as bars, and the queries at both ends."""
+    """The counts, all differences as bars, and the queries at both ends."""
     first, second = result.names
     title = measure_title(result.measure)
     queries = f"of {len(result.differences):,} queries"
@@ -166,9 +166,9 @@ def _finding(result: WinsAndLosses) -> str:
 
 
 def _bars(result: WinsAndLosses) -> PlotFigure:
-    """About MOST_BARS bars: the means of neighbours in the sorted order, as wide as they are many.
+    """About MOST_BARS bars: means of neighbours in the sorted order; the width of a bar is its number of queries.
 
-    Wins, ties and losses never share a bar, so that the widths of rise and fall are the record.
+    Wins, ties and losses never share a bar, so that the total widths show the counts.
     """
     values = np.array(result.differences)
     sizes = [len(part) for part in np.array_split(values, min(len(values), MOST_BARS))]
