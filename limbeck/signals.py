@@ -12,8 +12,54 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 TEXT_SIGNALS = frozenset({"queries", "documents"})  # of single texts: a teacher's can be stored, by text
-PAIR_SIGNALS = frozenset({"query_proxies", "document_proxies", "pair_embeddings"})  # there is one for each pair
+PAIR_SIGNALS = frozenset({"query_proxies", "document_proxies", "pair_embeddings", "cross_attention"})  # one a pair
+TEXT_ATTENTION, CROSS_ATTENTION = frozenset({"text_attention"}), frozenset({"cross_attention"})
 TOKEN_SIGNALS = frozenset({"token_logits", "seen_token_logits"})  # a matcher needs a token head to show them
+
+
+@dataclass(frozen=True)
+class AttentionSizes:
+    """What has to be known of two encoders to compare their attention."""
+
+    layers: int
+    heads: int
+
+
+@dataclass(frozen=True)
+class TextAttention:
+    """The queries and keys that an encoder computes of texts that it reads apart, in some of its layers.
+
+    They belong to the tokens of the text itself: special tokens, prompts and padding are left out. Where a text has no
+    more tokens they hold anything.
+    """
+
+    sizes: AttentionSizes  # of the whole encoder
+    layers: tuple[int, ...]  # which of its layers these are, from 0
+    tokens: Tensor  # [n, tokens] ids of each text's tokens, -1 where a text has no more
+    queries: tuple[Tensor, ...]  # of each of `layers`: [n, heads, tokens, d], scaled as the encoder scales them
+    keys: tuple[Tensor, ...]  # likewise
+
+    def rows(self, rows: Tensor) -> TextAttention:
+        """Of some of the texts."""
+        queries, keys = (tuple(layer[rows] for layer in part) for part in (self.queries, self.keys))
+        return replace(self, tokens=self.tokens[rows], queries=queries, keys=keys)
+
+
+@dataclass(frozen=True)
+class CrossAttention:
+    """The attention between the two texts of each pair that an encoder reads together, in some of its layers.
+
+    Two blocks of each head's map: from the query's tokens to the document's, and back. A row is what the model's
+    softmax over the whole sequence gave to the other text's tokens, so it sums to less than 1. Where a text has no more
+    tokens there is 0.
+    """
+
+    sizes: AttentionSizes
+    layers: tuple[int, ...]
+    query_tokens: Tensor  # [B, K, M] ids, -1 where a text has no more
+    document_tokens: Tensor  # [B, K, N]
+    to_documents: tuple[Tensor, ...]  # of each of `layers`: [B, K, heads, M, N]
+    to_queries: tuple[Tensor, ...]  # [B, K, heads, N, M]
 
 
 @dataclass(frozen=True)
@@ -29,6 +75,8 @@ class Signals:
     query_proxies: Tensor | None = None  # [B, K, dim] each query as a joint pass with each document of its list has it
     document_proxies: Tensor | None = None  # [B, K, dim] the documents of each list, likewise
     pair_embeddings: Tensor | None = None  # [B, K, dim] one vector for each pair: what a cross-encoder's head reads
+    text_attention: tuple[TextAttention, TextAttention] | None = None  # of B queries, and of P distinct documents
+    cross_attention: CrossAttention | None = None  # of the pairs of each list
     token_logits: Tensor | None = None  # [M, vocabulary] at tokens that were masked, in the order of ChosenTokens
     seen_token_logits: Tensor | None = None  # [M, vocabulary] at tokens that were not, in the order of ChosenTokens
 

@@ -34,7 +34,7 @@ def test_one_text_gives_one_vector(tiny_bert, kind):
 
 
 @pytest.mark.parametrize("kind", ["cross_encoder", *KINDS])
-def test_what_is_no_pair_is_refused_in_one_line(tiny_bert, kind):
+def test_an_invalid_pair_is_refused_in_one_line(tiny_bert, kind):
     settings = KINDS.get(kind, {})
     matcher = build(matcher_config(kind=kind, start=tiny_bert, query_length=8, document_length=8, **settings))
     for wrong in [
@@ -80,7 +80,7 @@ def test_the_repr_of_a_data_set_is_short():
     ("terminal", "argument", "shown"),
     [(True, None, True), (False, None, False), (True, False, False), (False, True, True)],
 )
-def test_distill_shows_progress_where_somebody_watches(monkeypatch, capsys, terminal, argument, shown):
+def test_distill_shows_progress_on_a_terminal(monkeypatch, capsys, terminal, argument, shown):
     import limbeck.runs.run as run
 
     monkeypatch.setattr(run, "distill", lambda *_: say("Training the student"))

@@ -26,7 +26,7 @@ def test_a_log_tells_the_whole_task_and_what_it_is_at(capsys, monkeypatch):
     ]
 
 
-def test_long_work_is_told_of_more_rarely_and_short_work_not_at_all(capsys, monkeypatch):
+def test_long_work_is_reported_less_often_and_short_work_not_at_all(capsys, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
     lines = Lines()
@@ -44,7 +44,7 @@ def test_long_work_is_told_of_more_rarely_and_short_work_not_at_all(capsys, monk
 @pytest.mark.parametrize(
     ("step", "left"), [(35, "about 105 s left"), (600, "about 30 min left"), (36000, "about 30 h left")]
 )
-def test_the_time_left_is_told_and_leaves_out_what_an_earlier_run_did(capsys, monkeypatch, step, left):
+def test_the_remaining_time_ignores_the_work_of_an_earlier_run(capsys, monkeypatch, step, left):
     clock = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
     lines = Lines()
@@ -56,7 +56,7 @@ def test_the_time_left_is_told_and_leaves_out_what_an_earlier_run_did(capsys, mo
     assert capsys.readouterr().err.splitlines()[1] == f"Scoring: 940 of 1,000, {2 * step} s, {left}"
 
 
-def test_a_bar_tells_the_time_left_however_far_apart_its_steps_are(monkeypatch):
+def test_a_bar_shows_the_remaining_time_even_if_steps_are_far_apart(monkeypatch):
     bars, clock = Bars(), [0.0]
     monkeypatch.setattr(bars.progress, "get_time", lambda: clock[0])
     with bars.task("Scoring", 1000) as advance:

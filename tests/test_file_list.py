@@ -54,13 +54,13 @@ def test_a_folder_without_a_list_has_none(tmp_path):
         {"format": 1, "files": {"a": {"bytes": 1, "blake2b": "x"}}, "checksum": "0"},
     ],
 )
-def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, record):
+def test_something_that_is_not_a_list_is_refused_in_one_line(tmp_path, record):
     (tmp_path / NAME).write_text(json.dumps(record))
     with pytest.raises(LimbeckError, match=f"{NAME}: is damaged; copy it again"):
         read_list(tmp_path, "copy it again")
 
 
-def test_a_list_of_another_version_says_so(tmp_path):
+def test_a_list_of_another_version_is_refused_with_that_reason(tmp_path):
     (tmp_path / NAME).write_text(json.dumps(seal({"format": 9, "files": {}})))
     with pytest.raises(LimbeckError, match="another version"):
         read_list(tmp_path, "copy it again")

@@ -291,7 +291,7 @@ def test_a_half_deleted_old_directory_is_never_brought_back(tmp_path: Path) -> N
     assert names(tmp_path) == []
 
 
-def test_recovery_leaves_what_the_living_are_writing(tmp_path: Path) -> None:
+def test_recovery_keeps_files_of_running_writers(tmp_path: Path) -> None:
     with (
         directory_atomically(tmp_path / "a") as folder,
         directory_atomically(tmp_path / "a.b") as neighbour,
@@ -395,13 +395,13 @@ def test_json_goes_round_and_its_faults_are_named_with_the_line(tmp_path: Path) 
         read_json(tmp_path / "b.json", "bring it")
 
 
-def test_a_value_that_json_does_not_know_leaves_nothing(tmp_path: Path) -> None:
+def test_a_value_that_json_does_not_know_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "a.json", {"score": float("nan")})
     assert names(tmp_path) == []
 
 
-def test_the_digest_keeps_its_parts_apart() -> None:
+def test_the_digest_separates_its_parts() -> None:
     assert digest("ab", "c") != digest("a", "bc") != digest("abc")
     assert digest("ab", b"c") == digest(b"ab", "c")
 
@@ -456,7 +456,7 @@ def test_results_replace_earlier_results_and_no_input(tmp_path):
             refuse_overwriting(tmp_path / output, tmp_path / source)
 
 
-def test_a_full_disk_is_known_however_a_library_puts_it(tmp_path):
+def test_a_full_disk_is_recognised_in_every_librarys_wording(tmp_path):
     for problem in (OSError("89851 requested and 73696 written"), RuntimeError("io: No space left on device (os 28)")):
         with pytest.raises(LimbeckError, match="no space left on the device"), naming_disk_errors(tmp_path):
             raise problem

@@ -33,7 +33,7 @@ def test_a_part_of_the_same_name_moves_the_whole_on_and_counts_once():
     assert [count for count in watcher.seen[0][2] if count] == [3, 3, 3, 1]
 
 
-def test_a_part_that_tells_less_than_the_whole_leaves_the_rest_to_it():
+def test_an_inner_task_with_less_progress_leaves_the_rest_to_the_outer_one():
     watcher = Watcher()
     with reporting(watcher), progress("Encoding", 10) as advance:
         with progress("Encoding", 4) as part:
@@ -42,7 +42,7 @@ def test_a_part_that_tells_less_than_the_whole_leaves_the_rest_to_it():
     assert sum(watcher.seen[0][2]) == 10
 
 
-def test_other_names_are_tasks_of_their_own():
+def test_other_names_are_separate_tasks():
     watcher = Watcher()
     with reporting(watcher):
         for _ in track([1, 2], "Outer"):

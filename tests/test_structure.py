@@ -106,7 +106,7 @@ def _names_one_of_the_two(node: ast.AST) -> bool:
     return getattr(node, "attr", getattr(node, "id", "")) in OF_ONE_TASK
 
 
-def test_ranking_and_pairs_are_told_apart_in_one_place():
+def test_ranking_and_pairs_are_distinguished_in_one_place():
     found = {
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, tree in modules()

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.probabilities import calibrated
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead, Vocabulary
 from limbeck.signals import Signals
+
+if TYPE_CHECKING:
+    from limbeck.matchers.attention import AttentionFacts
 
 SCORES = frozenset({"scores"})
 
@@ -97,6 +100,7 @@ class Matcher(nn.Module, ABC):
     runtime = "torch"  # what runs its transformers: see `limbeck.runtimes`
     computed: dict[str, Any] = {}  # noqa: RUF012 (never changed in place) what makes its outputs differ from float32
     folder: Path | None = None  # the folder it was loaded from
+    attention_layers: tuple[int, ...] | None = None  # the layers whose attention it shows; None means all
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,6 +193,21 @@ class Matcher(nn.Module, ABC):
         """The vectors that `align` would map: [n, width]."""
         raise LimbeckError(f"layers: auto: a {self.kind} has no embedding to compare; give the layers as a list")
 
+    def attention(self, position: int) -> AttentionFacts:
+        """What has to be known of the attention that it shows of texts at a position, or of pairs."""
+        raise LimbeckError(f"a {self.kind} shows no attention; use another kind of model, or drop virt")
+
+    def text_tokens(self, position: int) -> int:
+        """How many tokens of a text at a position it reads, special tokens and prompts not counted."""
+        raise LimbeckError(f"a {self.kind} does not read texts apart; use another kind of model, or drop virt")
+
+    def read_apart(self, tokens: tuple[int, int] | None) -> None:
+        """Cut the texts of pairs to so many tokens each, as a student that reads them apart does; or (None) stop that.
+
+        A model shows the attention between texts only where it is known which tokens are whose.
+        """
+        raise LimbeckError(f"a {self.kind} shows no attention between texts; use a cross_encoder, or drop virt")
+
     @property
     def scores_are_cosines(self) -> bool:
         """Whether scores lie between -1 and 1 by construction."""
@@ -277,12 +296,13 @@ def weights_digest(module: nn.Module) -> str:
     return whole.hexdigest()
 
 
-def tokeniser_digest(tokenizer: Any) -> str:
-    """A digest of everything that turns text into token ids."""
+def tokeniser_digest(tokenizer: Any, of_words: bool = False) -> str:
+    """A digest of everything that turns text into token ids; `of_words` ignores special and added tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)  # a `Tokenizer` has no backend
     if not hasattr(backend, "to_str"):
         return digest(repr(tokenizer))
     state = json.loads(backend.to_str())
-    for setting in ("truncation", "padding"):  # left over from the last call; lengths are part of the key elsewhere
+    ignored = ["truncation", "padding"]  # left over from the last call; lengths are part of the key elsewhere
+    for setting in [*ignored, "added_tokens", "post_processor"] if of_words else ignored:
         state.pop(setting, None)
     return digest(json.dumps(state, sort_keys=True))

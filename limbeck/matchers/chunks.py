@@ -25,6 +25,7 @@ T = TypeVar("T")
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
 Features = dict[str, Any]  # output of a tokeniser, input of a model
+EachChunk = Callable[..., list[Any]]  # `each_chunk`, or a function with the same arguments
 
 BLOCK = 512  # texts that are sorted together for inference
 
@@ -73,9 +74,11 @@ def prepare_chunks(
     return Chunks(passes, torch.argsort(order), side)
 
 
-def run_chunks(chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False) -> AnyEncoded:
-    """Apply `run` to each chunk and put the rows back in the order of the texts."""
-    return take_texts(join_texts(each_chunk(chunks, run, recompute)), chunks.restore)
+def run_chunks(
+    chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False, each: EachChunk | None = None
+) -> AnyEncoded:
+    """Apply `run` to each chunk, by `each_chunk` or its like, and put the rows back in the order of the texts."""
+    return take_texts(join_texts((each or each_chunk)(chunks, run, recompute)), chunks.restore)
 
 
 def each_chunk(chunks: Chunks, run: Callable[[Features], T], recompute: bool = False) -> list[T]:

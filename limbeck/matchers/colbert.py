@@ -17,6 +17,7 @@ from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from limbeck.errors import LimbeckError
 from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
+from limbeck.matchers.attention import AttentionFacts
 from limbeck.matchers.base import SCORES, TextBatch
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.config import MatcherConfig, architecture
@@ -30,9 +31,10 @@ from limbeck.matchers.parts import keep_whole, projection, side_lengths, start_t
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.starts import go_on, learnt_parts, start_of
+from limbeck.matchers.text_attention import Watch
 from limbeck.matchers.token_tower import TokenTower
 from limbeck.matchers.tower import TwoSides
-from limbeck.signals import Signals
+from limbeck.signals import TEXT_ATTENTION, Signals
 from limbeck.stores.ragged import Ragged
 
 MARKERS = {"query": "[unused0]", "document": "[unused1]"}  # word pieces that no text has, as in Stanford's
@@ -54,6 +56,7 @@ class ColBERT(EncodingMatcher):
 
     kind = "colbert"
     config_type = ColBERTConfig
+    shows = SCORES | TEXT_ATTENTION
     model_types = ("MultiVectorEncoder", "ColBERT")  # the second name is PyLate's
 
     def __init__(self, model: MultiVectorEncoder, interaction: Interaction | None = None) -> None:
@@ -77,21 +80,31 @@ class ColBERT(EncodingMatcher):
         return self.tower.prepare_batch(batch, chunk)
 
     def forward(self, inputs: TwoSides, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
-        queries = self.tower.token_vectors(inputs.queries, recompute)
-        documents = self._all_documents(inputs, recompute)
+        watch = Watch(self.attention_layers) if needs & TEXT_ATTENTION else None
+        queries = self.tower.token_vectors(inputs.queries, recompute, watch=watch)
+        documents = self._all_documents(inputs, recompute, watch)
         prepared = [self.interaction.prepare(text, position) for position, text in enumerate((queries, documents))]
-        return Signals(scores=self.interaction(prepared, inputs.lists))
+        return Signals(
+            scores=self.interaction(prepared, inputs.lists),
+            text_attention=watch.of_batch(inputs.document_count) if watch is not None else None,
+        )
 
-    def _all_documents(self, inputs: TwoSides, recompute: bool) -> TokenVectors:
+    def _all_documents(self, inputs: TwoSides, recompute: bool, watch: Watch | None) -> TokenVectors:
         """The token vectors of the documents of all processes."""
         if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-            return self.tower.token_vectors(inputs.documents, recompute)
+            return self.tower.token_vectors(inputs.documents, recompute, watch=watch)
         width = self.tower.longest("document")  # the same in every process
-        own = self.tower.token_vectors(inputs.documents, recompute, width)
+        own = self.tower.token_vectors(inputs.documents, recompute, width, watch)
         rows = torch.cat([own.vectors.float().flatten(1), own.mask.float()], dim=1)
         everyone = gather_rows(rows, inputs.document_count)
         vectors = everyone[:, :-width].view(-1, width, self.dim)
         return TokenVectors(vectors, everyone[:, -width:].detach() > 0.5)
+
+    def attention(self, position: int) -> AttentionFacts:
+        return self.tower.attention(SIDES[position])
+
+    def text_tokens(self, position: int) -> int:
+        return self.tower.text_tokens(SIDES[position])
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> Ragged:
         return self.tower.encode_tokens(texts, "document" if position else "query", batch_size)

@@ -1,4 +1,4 @@
-"""The cross-encoder: both texts in one pass, nothing stored ahead (Defense Sec. 2; EmbedDistill Sec. 4.2)."""
+"""The cross-encoder: both texts in one pass, nothing is stored (Defense Sec. 2; EmbedDistill Sec. 4.2)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,35 @@ from sentence_transformers import CrossEncoder as STCrossEncoder
 from sentence_transformers.base.modules import Dense
 from torch import Tensor, nn
 
+from limbeck.errors import LimbeckError
 from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
 from limbeck.matchers.arguments import require_pairs
+from limbeck.matchers.attention import AttentionFacts, facts_of
 from limbeck.matchers.base import SCORES, Document, Matcher, PreparedBatch, TextBatch, as_parts
 from limbeck.matchers.chunks import Chunks, Features, each_chunk, inferred, prepare_chunks
 from limbeck.matchers.config import MatcherConfig, architecture
+from limbeck.matchers.cross_attention import cross_attention, join_pairs
 from limbeck.matchers.cross_encoder_modules import modules_of
 from limbeck.matchers.dual_pooling import APART, DOCUMENT, QUERY, DualPooling
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.own_modules import load_own_modules
+from limbeck.matchers.pair_tokens import OF_TEXT, refuse_other_lengths, tokenise_apart
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.segments import SegmentPooling
 from limbeck.matchers.splitting import USUAL
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import describe
-from limbeck.signals import TOKEN_SIGNALS, Signals
+from limbeck.signals import CROSS_ATTENTION, TOKEN_SIGNALS, Signals
 
 PROXIES = frozenset({QUERY, DOCUMENT})
-SHOWN = SCORES | {"seen_token_logits"}
+SHOWN = SCORES | CROSS_ATTENTION | {"seen_token_logits"}
 
 
 @dataclass(frozen=True)
 class Pairs(PreparedBatch):
-    """One process's pairs, both texts of each tokenised together."""
+    """One process's pairs, with both texts tokenised together."""
 
     pairs: Chunks
     shape: tuple[int, int]  # [own queries, K]
@@ -106,14 +110,15 @@ class CrossEncoder(Matcher):
         super().__init__()
         self.model = model
         self.shows = self._shows()
+        self._apart: tuple[int, int] | None = None  # see `read_apart`
 
     def _shows(self) -> frozenset[str]:
-        """What its pooling gives apart from scores: proxies of both texts, one embedding of the pair, or nothing."""
+        """The output of its pooling besides scores: proxies of both texts, one embedding of the pair, or nothing."""
         last: Any = self.model[-1]
         if isinstance(last, DualPooling | SegmentPooling):
             return SHOWN | PROXIES
         pooled = isinstance(last, Dense) and last.module_input_name == "sentence_embedding"
-        return SHOWN | {"pair_embeddings"} if pooled else SCORES
+        return SHOWN | {"pair_embeddings"} if pooled else SCORES | CROSS_ATTENTION
 
     @property
     def embedding_dim(self) -> int | None:
@@ -138,10 +143,11 @@ class CrossEncoder(Matcher):
             for column in row
         ]
         shape = (len(own), own.shape[1])
-        return Pairs(prepare_chunks(pairs, self._preprocess, chunk), shape, batch.query_slice.start or 0)
+        preprocess = self._preprocess if self._apart is None else self._preprocess_apart
+        return Pairs(prepare_chunks(pairs, preprocess, chunk), shape, batch.query_slice.start or 0)
 
     def _joined(self, document: Document) -> str:
-        """The second and further texts as one, parted as the model parts texts."""
+        """All texts but the first as one, joined with the model's separator."""
         tokenizer: Any = self.model.tokenizer
         return f" {tokenizer.sep_token or ''} ".join(as_parts(document))
 
@@ -152,21 +158,43 @@ class CrossEncoder(Matcher):
         name = self.model.default_prompt_name
         return self.model.prompts.get(name) if name else None
 
+    def attention(self, position: int) -> AttentionFacts:
+        return facts_of(self.model[0])
+
+    def read_apart(self, tokens: tuple[int, int] | None) -> None:
+        if tokens is not None:
+            refuse_other_lengths(self.model[0], tokens)
+            if self._prompt():
+                raise LimbeckError("virt: the teacher has a prompt, which no student reads; use a teacher without one")
+        self._apart = tokens
+
+    def _preprocess_apart(self, pairs: list[tuple[str, str]]) -> Features:
+        assert self._apart is not None
+        return tokenise_apart(self.model[0], pairs, self._apart)
+
     def forward(self, inputs: Pairs, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
         chunks = each_chunk(inputs.pairs, partial(self._shown, needs), recompute)
-        found = {name: torch.cat([chunk[name] for chunk in chunks]) for name in needs}
-        for name in needs - TOKEN_SIGNALS:  # tokens stay in the order of the chunks
+        found: dict[str, Any] = {name: torch.cat([chunk[name] for chunk in chunks]) for name in needs - CROSS_ATTENTION}
+        for name in found.keys() - TOKEN_SIGNALS:  # tokens stay in the order of the chunks
             rows = found[name][inputs.pairs.restore]  # [B * K, ...]
             found[name] = rows.view(*inputs.shape, *rows.shape[1:])
+        if needs & CROSS_ATTENTION:
+            blocks = [chunk["cross_attention"] for chunk in chunks]
+            found["cross_attention"] = join_pairs(blocks, inputs.pairs.restore, inputs.shape)
         return Signals(**found)
 
-    def _shown(self, needs: frozenset[str], features: Features) -> dict[str, Tensor]:
-        """The signals of one chunk of pairs; `chosen` are the tokens whose logits are wanted."""
-        chosen = features.pop("chosen", None)
-        made: dict[str, Any] = self.model(features)
+    def _shown(self, needs: frozenset[str], features: Features) -> dict[str, Any]:
+        """The signals of one chunk of pairs; `chosen` are the tokens whose logits are needed."""
+        chosen, of_text = features.pop("chosen", None), features.pop(OF_TEXT, None)
+        first: Any = self.model[0]
+        attention, made = None, dict[str, Any]()
+        if needs & CROSS_ATTENTION:
+            made, attention = cross_attention(first.model, features, of_text, self.attention_layers, self.model)
+        else:
+            made = self.model(features)
         shown = made | {"scores": self._flat(made["scores"]), "pair_embeddings": made.get("sentence_embedding")}
+        shown["cross_attention"] = attention
         if "seen_token_logits" in needs:
-            first: Any = self.model[0]
             table = first.model.get_input_embeddings()
             shown["seen_token_logits"] = self.token_head(made["token_embeddings"][chosen], table.weight)
         return {name: shown[name] for name in needs}
@@ -175,11 +203,11 @@ class CrossEncoder(Matcher):
         return self._flat(self.model(features)["scores"])
 
     def _flat(self, scores: Tensor) -> Tensor:
-        """[pairs] where there is one output, else [pairs, outputs]."""
+        """[pairs] for one output, otherwise [pairs, outputs]."""
         return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
 
     def add_token_head(self, seed: int) -> None:
-        """It names tokens that it sees; nothing is masked."""
+        """A head that predicts visible tokens; nothing is masked."""
         self.heads[TOKEN_HEAD] = TokenHead.of(self.model[0], seed, masks=False).to(self.device)
 
     def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
@@ -212,8 +240,8 @@ class CrossEncoder(Matcher):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> CrossEncoder:
-        """Load a sentence-transformers cross-encoder folder or hub name; no code of the model's own is run."""
-        raw = torch.nn.Identity()  # given, or the library would call whatever the folder names as its activation
+        """Load a sentence-transformers cross-encoder folder or hub name, without running code from the model."""
+        raw = torch.nn.Identity()  # otherwise the library would call any activation that the folder names
 
         def make(folder: str) -> CrossEncoder:
             own = load_own_modules(Path(folder))

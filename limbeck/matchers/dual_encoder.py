@@ -21,6 +21,7 @@ from limbeck.file_list import write_list
 from limbeck.files import directory_atomically
 from limbeck.matchers.align_tower import align_tower, pooled_outputs
 from limbeck.matchers.asymmetric import document_model, with_documents_of
+from limbeck.matchers.attention import AttentionFacts
 from limbeck.matchers.base import SCORES, Matcher, TextBatch, as_parts
 from limbeck.matchers.chunks import SIDES, Chunks, Side
 from limbeck.matchers.config import MatcherConfig, architecture
@@ -46,9 +47,10 @@ from limbeck.matchers.starts import go_on, keeps_tct, learnt_parts, start_of
 from limbeck.matchers.static import static_modules, truncate
 from limbeck.matchers.static_fit import MOST_TEXTS, fit_towers
 from limbeck.matchers.tct import TctTransformer, load_tct
+from limbeck.matchers.text_attention import Watch
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import Tower, TwoSides
-from limbeck.signals import TEXT_SIGNALS, Signals
+from limbeck.signals import TEXT_ATTENTION, TEXT_SIGNALS, Signals
 
 TOKENS = frozenset({"token_logits"})
 SIMILARITIES: dict[str, type[Interaction]] = {kind.name: kind for kind in (Dot, Cosine)}
@@ -131,7 +133,7 @@ class DualEncoder(EncodingMatcher):
     """Query and document are encoded separately; their vectors are compared with a dot product or a cosine."""
 
     kind = "dual_encoder"
-    shows = SCORES | TEXT_SIGNALS | TOKENS
+    shows = SCORES | TEXT_SIGNALS | TOKENS | TEXT_ATTENTION
     config_type = DualEncoderConfig
     model_types = ("SentenceTransformer",)
 
@@ -187,15 +189,17 @@ class DualEncoder(EncodingMatcher):
         return signals
 
     def _matched(self, inputs: TwoSides, needs: frozenset[str], recompute: bool) -> Signals:
-        queries = self.tower(inputs.queries, recompute)  # [B, dim]
+        watch = Watch(self.attention_layers) if needs & TEXT_ATTENTION else None
+        queries = self.tower(inputs.queries, recompute, watch)  # [B, dim]
         documents = inputs.known_documents  # [P, dim]
         if documents is None:
-            documents = gather_rows(self.tower(inputs.documents, recompute), inputs.document_count)
+            documents = gather_rows(self.tower(inputs.documents, recompute, watch), inputs.document_count)
         lists = inputs.lists
         return Signals(
             scores=self._scores(queries, documents, lists) if "scores" in needs else None,
             queries=queries if "queries" in needs else None,
             documents=documents if "documents" in needs else None,
+            text_attention=watch.of_batch(inputs.document_count) if watch is not None else None,
         )
 
     def _scores(self, queries: Tensor, documents: Tensor, lists: Tensor | None) -> Tensor:
@@ -215,6 +219,14 @@ class DualEncoder(EncodingMatcher):
         if isinstance(first, StaticEmbedding):
             raise LimbeckError("masked_lm: a static encoder has no token states to restore from; drop it")
         self.heads[TOKEN_HEAD] = TokenHead.of(first, seed).to(self.device)
+
+    def attention(self, position: int) -> AttentionFacts:
+        if self.fixed_documents:
+            raise LimbeckError("virt trains both towers, and student.document is another model's; drop one of them")
+        return self.tower.attention(SIDES[position])
+
+    def text_tokens(self, position: int) -> int:
+        return self.tower.text_tokens(SIDES[position])
 
     def append_projection(self, projection: nn.Linear) -> None:
         if isinstance(self.tower.model[0], Router):

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.chunks import BLOCK, Chunks, Features, Side, each_chunk
+from limbeck.matchers.chunks import BLOCK, Chunks, Features, Side
 from limbeck.matchers.encoding import TokenVectors
 from limbeck.matchers.gather import zero_of
+from limbeck.matchers.text_attention import Watch, chunk_runner
 from limbeck.matchers.tower import Tower
 from limbeck.progress import progress
 from limbeck.stores.ragged import Ragged
@@ -22,14 +23,16 @@ from limbeck.stores.ragged import Ragged
 class TokenTower(Tower):
     """A sentence-transformers multi-vector model as a tower."""
 
-    def token_vectors(self, texts: Chunks, recompute: bool = False, width: int | None = None) -> TokenVectors:
+    def token_vectors(
+        self, texts: Chunks, recompute: bool = False, width: int | None = None, watch: Watch | None = None
+    ) -> TokenVectors:
         """The vectors of tokenised texts, with gradients: [n, tokens, dim], padded to the longest or to `width`."""
 
         def run(features: Features) -> tuple[Tensor, Tensor]:
             found = self.model(features, task=texts.side)
             return found["token_embeddings"], found["attention_mask"].bool()
 
-        chunks = each_chunk(texts, run, recompute)
+        chunks = chunk_runner(watch, self.transformer(texts.side), texts)(texts, run, recompute)
         if not chunks:
             vectors = zero_of(self) + torch.zeros(0, width or 0, self.dim, device=self.model.device)
             return TokenVectors(vectors, torch.zeros(vectors.shape[:2], dtype=torch.bool, device=vectors.device))

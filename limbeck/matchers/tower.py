@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
+from limbeck.matchers.attention import AttentionFacts, facts_of, most_text_tokens
 from limbeck.matchers.base import PreparedBatch, TextBatch, tokeniser_digest
 from limbeck.matchers.chunks import Chunks, Features, Side, each_chunk, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.gather import zero_of
 from limbeck.matchers.splitting import USUAL
 from limbeck.matchers.static import encode_many, encode_one, plain_table, tokens_read, words
+from limbeck.matchers.text_attention import Watch, chunk_runner
 from limbeck.matchers.token_head import TokenHead
 
 CODE_VERSION = 1  # raise it when the same weights and texts give other vectors or scores
@@ -83,11 +85,12 @@ class Tower(nn.Module):
             first_document=batch.document_slice.start or 0,
         )
 
-    def forward(self, texts: Chunks, recompute: bool = False) -> Tensor:
+    def forward(self, texts: Chunks, recompute: bool = False, watch: Watch | None = None) -> Tensor:
         """The vectors [n, dim] of tokenised texts, with gradients."""
+        each = chunk_runner(watch, self.transformer(texts.side), texts)
         if not texts.passes:
             return zero_of(self) + torch.zeros(0, self.dim, device=self.model.device)
-        return run_chunks(texts, self._run(texts.side), recompute)
+        return run_chunks(texts, self._run(texts.side), recompute, each)
 
     def _run(self, side: Side) -> Callable[[Features], Tensor]:
         return lambda features: self.model(features, task=side)["sentence_embedding"]
@@ -118,6 +121,16 @@ class Tower(nn.Module):
         own = first.query_length if side == "query" else first.document_length
         empty = self.model.preprocess([""], prompt=prompt, task=side)["input_ids"]
         return first.tokenizer, int(own or first.max_seq_length) - empty.shape[1]
+
+    def attention(self, side: Side) -> AttentionFacts:
+        return facts_of(self.transformer(side))
+
+    def text_tokens(self, side: Side) -> int:
+        """How many tokens of a side's texts are read, apart from marks and prompt."""
+        prompt = self.prompt(side)
+        return most_text_tokens(
+            self.transformer(side).tokenizer, lambda texts: self.model.preprocess(texts, prompt=prompt, task=side)
+        )
 
     def token_logits(self, masked: Chunks, head: TokenHead, recompute: bool = False) -> list[Tensor]:
         """Logits [masked tokens, vocabulary] of each chunk; `masked` has tokenised texts and the `chosen` tokens."""

@@ -3,6 +3,7 @@
 A further family is a further file here, imported below so that its objectives are known by name.
 """
 
+from limbeck.objectives.attention import virt
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
 from limbeck.objectives.classes import class_ce, soft_class_ce
 from limbeck.objectives.embeddings import match_embeddings
@@ -38,4 +39,5 @@ __all__ = [
     "softmax_ce",
     "standardise_global",
     "standardise_list",
+    "virt",
 ]

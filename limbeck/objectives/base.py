@@ -29,7 +29,7 @@ from typing import ClassVar, TypeGuard, TypeVar, dataclass_transform
 from torch import Tensor, nn
 
 from limbeck.errors import LimbeckError
-from limbeck.signals import Signals, Sizes, Targets
+from limbeck.signals import AttentionSizes, Signals, Sizes, Targets
 
 NOTHING: frozenset[str] = frozenset()
 SCORES: frozenset[str] = frozenset({"scores"})
@@ -53,6 +53,13 @@ class Objective(ABC):
     def heads(self, sizes: Sizes) -> dict[str, nn.Module]:
         """What is trained with it, by name; `__call__` gets it as `heads`. It is dropped at the end, or folded."""
         return {}
+
+    def attended_layers(self, student: AttentionSizes, teacher: AttentionSizes) -> list[tuple[int, int]]:
+        """The layers of the student, from 0, whose attention it reads, each with the teacher's that belongs to it.
+
+        Sizes that do not go together are refused: it is called before anything is trained.
+        """
+        return []
 
     @property
     def needs_labels(self) -> bool:

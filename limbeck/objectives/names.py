@@ -2,12 +2,13 @@
 
 The grammar is a piece of Python's own: a weight, `*`, a name, and named arguments with literal values. It is read as
 a syntax tree and never evaluated. A bare word is a string and `true` / `false` for what YAML means by them,
-so `margin_mse(pairs=all)` needs no quotes within quotes.
+so `margin_mse(pairs=all)` and `virt(layers=first:2)` need no quotes within quotes.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import fields, replace
 
 from limbeck.errors import LimbeckError, did_you_mean
@@ -15,6 +16,7 @@ from limbeck.objectives.base import LARGEST, OBJECTIVES, Objective, is_number
 from limbeck.plugins import load_plugins
 
 FORM = "write it as in 'mse', '0.1 * one_hot' or 'softmax_ce(tau_teacher=0.25)'"
+COUNTED = re.compile(r"(?<![\w'\"])([a-z]+:\d+)(?![\w'\"])")  # a word and a number, such as first:2
 WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -26,10 +28,7 @@ def parse(text: str) -> tuple[float, Objective]:
     >>> str(parse("mse()")[1])
     'mse'
     """
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise LimbeckError(f"objective {text!r} cannot be read; {FORM}") from error
+    tree = _tree(text, f"objective {text!r} cannot be read; {FORM}")
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
         return _weight(tree.left, text), _objective(tree.right, text)
     return 1.0, _objective(tree, text)
@@ -44,16 +43,20 @@ def with_argument(text: str, argument: str, value: str) -> str:
     weight, objective = parse(text)
     if argument not in argument_names(objective):
         return text
-    try:
-        tree = ast.parse(value.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise LimbeckError(f"{argument}={value} cannot be read; give a number or a word") from error
+    tree = _tree(value, f"{argument}={value} cannot be read; give a number or a word")
     changed = replace(objective, **{argument: _value(tree, f"{objective.name}({argument}={value})")})  # type: ignore[type-var]
     return f"{weight!r} * {changed}" if weight != 1 else str(changed)
 
 
 def argument_names(objective: Objective | type[Objective]) -> list[str]:
     return [field.name for field in fields(objective)]  # type: ignore[arg-type]  # every objective is a dataclass
+
+
+def _tree(text: str, problem: str) -> ast.expr:
+    try:
+        return ast.parse(COUNTED.sub(r"'\1'", text.strip()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise LimbeckError(problem) from error
 
 
 def _weight(tree: ast.expr, text: str) -> float:

@@ -15,7 +15,7 @@ from limbeck.recipe.evaluation_spec import EvaluationSpec
 from limbeck.recipe.part import Part
 from limbeck.recipe.stage import Stage
 from limbeck.recipe.teacher_spec import TeacherSpec, teacher_of
-from limbeck.signals import PAIR_SIGNALS, TOKEN_SIGNALS
+from limbeck.signals import CROSS_ATTENTION, PAIR_SIGNALS, TEXT_ATTENTION, TOKEN_SIGNALS
 
 LONGEST_NAME = 100  # bytes; file names have at most 255, and a sweep appends to it
 EMBEDDINGS = frozenset({"queries", "documents"})  # without a teacher, the student's initial model provides them
@@ -24,6 +24,7 @@ POOLINGS = {  # the pooling that a cross-encoder needs for each signal of pairs
     "query_proxies": "pooling: weighted, special or segments",
     "document_proxies": "pooling: weighted, special or segments",
     "pair_embeddings": "pooling: cls or mean",
+    "cross_attention": "any pooling",
 }
 
 
@@ -142,13 +143,16 @@ class Recipe(Part):
                 if objective.needs_student & EMBEDDINGS - architecture_of(spec.kind).shows:
                     problem = f"{objective.name} needs one embedding of a text, and {who} is a {spec.kind}"
                     raise ValueError(f"{problem}; use a dual_encoder, or other objectives")
+                if objective.needs_student & TEXT_ATTENTION - architecture_of(spec.kind).shows:
+                    problem = f"{objective.name} needs a model that encodes texts apart, and {who} is a {spec.kind}"
+                    raise ValueError(f"{problem}; use a dual_encoder, or drop {objective.name}")
                 for signal in objective.needs_student & TOKEN_SIGNALS - spec.shows:
                     problem = f"{objective.name} needs a {READERS[signal]}, and {who} is a {spec.kind}"
                     raise ValueError(f"{problem}; change it, or drop it")
 
     def _refuse_unseen_pairs(self) -> None:
-        """Refuse objectives on embeddings of pairs that the teacher cannot provide: they are not stored, and not every
-        cross-encoder has them.
+        """Refuse objectives on embeddings or attention of pairs that the teacher cannot provide: they are not stored,
+        and not every cross-encoder has them.
         """
         for number, stage in enumerate(self.stages):
             for _, objective in stage.weighted_objectives():
@@ -157,9 +161,10 @@ class Recipe(Part):
                     continue
                 place = f"stages.{number}: {objective.name}"
                 if not self.teacher.live:
-                    raise ValueError(
-                        f"{place} reads the teacher's embeddings of pairs, which are not stored; set teacher.live: true"
-                    )
+                    what = "attention" if CROSS_ATTENTION & set(wanted) else "embeddings"
+                    stored = "which is" if what == "attention" else "which are"
+                    problem = f"{place} reads the teacher's {what} of pairs, {stored} not stored"
+                    raise ValueError(f"{problem}; set teacher.live: true")
                 spec = self.teacher.train
                 if spec is not None and not spec.shows >= set(wanted):
                     problem = f"needs {' and '.join(wanted)}, which teacher.train (a {spec.kind}) does not show"

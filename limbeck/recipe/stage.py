@@ -11,7 +11,7 @@ from limbeck.errors import LimbeckError
 from limbeck.objectives import Objective, parse
 from limbeck.recipe.part import Part
 from limbeck.search.manifest import is_an_index
-from limbeck.signals import TOKEN_SIGNALS
+from limbeck.signals import TEXT_ATTENTION, TOKEN_SIGNALS
 
 SOURCES = ("bm25", "uniform", "given", "scored")
 
@@ -112,6 +112,14 @@ class Stage(Part):
             raise ValueError(f"batch_size ({self.batch_size}) is not a multiple of accumulate ({self.accumulate})")
         return self
 
+    @model_validator(mode="after")
+    def _attention_is_of_whole_texts(self) -> Stage:
+        if self.student_signals & TEXT_ATTENTION and self.token_dropout:
+            raise ValueError("token_dropout hides tokens from the student that virt compares; drop one of them")
+        if self.student_signals & TEXT_ATTENTION and "encoder" in self.freeze:
+            raise ValueError("freeze: virt trains the encoder; drop encoder from freeze, or virt from this stage")
+        return self
+
     def weighted_objectives(self) -> list[tuple[float, Objective]]:
         return [parse(text) for text in self.objectives]
 
@@ -140,9 +148,10 @@ class Stage(Part):
         return any(objective.needs_student & TOKEN_SIGNALS for _, objective in self.weighted_objectives())
 
     @property
-    def only_restores_tokens(self) -> bool:
-        """Whether the loss uses token states only, and not a projection or anything else after them."""
-        return all(objective.needs_student <= TOKEN_SIGNALS for _, objective in self.weighted_objectives())
+    def only_inside_the_encoder(self) -> bool:
+        """Whether the loss uses the encoder only, and not a projection or anything else after it."""
+        inside = TOKEN_SIGNALS | TEXT_ATTENTION
+        return all(objective.needs_student <= inside for _, objective in self.weighted_objectives())
 
     @property
     def uses_unscored(self) -> bool:

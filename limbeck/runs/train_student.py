@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers import Matcher
+from limbeck.files import digest
+from limbeck.matchers import Matcher, build
 from limbeck.matchers import load as load_matcher
 from limbeck.recipe.recipe import Recipe
 from limbeck.recipe.stage import Stage
@@ -16,6 +17,8 @@ from limbeck.runs.references import teacher_below_its_start
 from limbeck.runs.student_start import start_student, untrained_student
 from limbeck.runs.task import Task
 from limbeck.runs.teacher_step import has_to_be_trained, prepare_teacher
+from limbeck.signals import TEXT_ATTENTION
+from limbeck.training.attention import layers_shown
 from limbeck.training.lists import TextLists
 from limbeck.training.processes import is_main, main_first
 from limbeck.training.stages import Fit, fit
@@ -24,10 +27,11 @@ from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
 
 
-def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher:
+def train_student(task: Task, recipe: Recipe, name: str, place: Path, shared: Path | None = None) -> Matcher:
     """A trained student, loaded from `place` if it is there already.
 
-    `recipe` is the task's recipe, or one that differs only in the student, its stages or its seed.
+    `recipe` is the task's recipe, or one that differs only in the student, its stages or its seed. Students that begin
+    with the same stages take their weights from `shared`, so that these stages are trained once.
     """
     if not place.exists():
         check_before_teacher(task, recipe)
@@ -38,6 +42,8 @@ def train_student(task: Task, recipe: Recipe, name: str, place: Path) -> Matcher
         if 1 not in student.trained_positions:
             task.reference.serve_documents(student)
         how = _fit_settings(task, recipe, name, place, student, teacher)
+        if shared is not None:
+            how.shared = shared / digest(recipe.student.model_dump_json())
         fit(student, recipe.stages, lambda stage: task.lists(stage, recipe.seed), how)
         _save(task, student, place)
     return load_matcher(place)
@@ -49,7 +55,17 @@ def check_before_teacher(task: Task, recipe: Recipe) -> None:
     _ = task.judged_dev  # reads the data, so that mistakes are found before a model is loaded
     task.reference.check_given()
     if not recipe.student.taken_from_teacher and has_to_be_trained(task):
-        untrained_student(recipe.stages, recipe.student, recipe.seed)
+        student = untrained_student(recipe.stages, recipe.student, recipe.seed)
+        _check_attention(recipe, student)
+
+
+def _check_attention(recipe: Recipe, student: Matcher) -> None:
+    """Compare the attention of the student with that of a teacher that is still to be trained, if it is to learn it."""
+    stages = [stage for stage in recipe.stages if stage.student_signals & TEXT_ATTENTION]
+    if stages and recipe.teacher is not None and recipe.teacher.train is not None:
+        teacher = build(recipe.teacher.train)
+        for stage in stages:
+            layers_shown(student, teacher, stage)
 
 
 def _needs_teacher(task: Task, recipe: Recipe) -> bool:
@@ -74,6 +90,9 @@ def _fit_settings(task: Task, recipe: Recipe, name: str, place: Path, student: M
     live = teacher if recipe.teacher is not None and recipe.teacher.live else None
     how = Fit(name, place.parent / "work", task.log, recipe.seed, task.student_dev, live)
     how.outputs = task.work / "frozen"
+    if live is not None:
+        for stage in recipe.stages:
+            layers_shown(student, live, stage)
     _add_teacher_signals(how, teacher, task.reference, recipe.stages)
     if _distils(recipe):
         lists = [task.lists(stage, recipe.seed) for stage in recipe.stages]  # their statistics need all scores

@@ -1,1 +1,1 @@
-"""Training: lists, negatives, batches, stages, the trainer, and what a teacher leaves on disk."""
+"""Training: lists, negatives, batches, stages, the trainer, and stored outputs of a teacher."""

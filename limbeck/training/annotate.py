@@ -1,4 +1,4 @@
-"""Teacher scores to disk: a stored pair is never scored again, and no score is lost."""
+"""Store teacher scores on disk: a stored pair is never scored again, and no score is lost."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from limbeck.sealed import opened, seal
 from limbeck.stores import ScoreStore, score_with_store
 from limbeck.stores.append_log import AppendLog
 
-SHAPES = ("trec", "sentence-transformers", "pylate", "flagembedding")  # of exported scores
-BLOCK = 512  # pairs that a crash can cost
-QUERIES = "queries.jsonl"  # in the store: what each query said
+SHAPES = ("trec", "sentence-transformers", "pylate", "flagembedding")  # formats of exported scores
+BLOCK = 512  # number of pairs that a crash can lose
+QUERIES = "queries.jsonl"  # in the store: digests of the query texts
 
 
 def teacher_identity(teacher: Matcher, data: RankingData) -> dict[str, Any]:
-    """Whose scores these are, and of which texts: ids alone would let an edited corpus have the scores of the old."""
+    """The teacher and the texts of some scores; with ids only, an edited corpus would get the scores of the old one."""
     return {**teacher.identity(), "documents": data.corpus.content_digest}
 
 
 def note_teacher(folder: Path, teacher: str, revision: str | None) -> None:
-    """For people: who made the scores. What they are checked by is in the manifest."""
+    """Information for people about who made the scores. The manifest is used for checks."""
     write_json(folder / "teacher.json", {"teacher": teacher, "revision": revision, "limbeck": __version__})
 
 
@@ -47,7 +47,7 @@ def annotate(
     store: ScoreStore,
     batch_size: int = 32,
 ) -> int:
-    """Score every candidate of every query that `store` does not hold yet; how many pairs these were."""
+    """Score every candidate of every query that is not in `store` yet; returns how many pairs were scored."""
     _refuse_edited_queries(store, data, candidates)
 
     def score(pairs: list[tuple[str, str]]) -> np.ndarray:
@@ -60,7 +60,7 @@ def annotate(
 
 
 def _refuse_edited_queries(store: ScoreStore, data: RankingData, query_ids: Iterable[str]) -> None:
-    """Queries come and go, so they are no part of the teacher's identity; each is known by what it said when scored."""
+    """Refuse edited queries. Queries may change, so they are not part of the identity; each is checked by its text."""
     ids = list(query_ids)
     said = dict(zip(ids, map(digest, data.queries.take(data.queries.rows(ids))), strict=True))
     path = store.path / QUERIES
@@ -75,8 +75,8 @@ def _refuse_edited_queries(store: ScoreStore, data: RankingData, query_ids: Iter
 
 
 def _queries_scored(path: Path) -> dict[str, str]:
-    """Query id -> digest of its text. A line that a kill cut short, or that is being written, is not there yet; one
-    that is damaged is left out, and written again when its query is asked for.
+    """Query id -> digest of its text. A line that is incomplete, after a kill or during a write, is skipped; a damaged
+    line is left out, and written again when its query is needed.
     """
     whole = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.exists() else []
     records = filter(None, map(_record, whole))
@@ -96,9 +96,9 @@ class Annotated:
 
     store: ScoreStore
     data: RankingData
-    judged: Qrels  # of all splits
+    judged: Qrels  # judgements of all splits
     queries: int
-    scored: int  # pairs that were not there before
+    scored: int  # pairs scored in this call
 
 
 def annotate_data(
@@ -114,7 +114,7 @@ def annotate_data(
     bf16: bool = False,
     shape: str | None = None,
 ) -> Annotated:
-    """Score the candidates, and the judged documents, of a split's queries and of further, unlabelled ones.
+    """Score the candidates and the judged documents of a split's queries, and of extra unlabelled queries.
 
     `shape` is the format of the export; a problem with it is reported before hours of scoring.
     """
@@ -144,7 +144,7 @@ def annotate_data(
 
 
 def export_shape(shape: str | None, export: str | Path | None, top: int | None) -> str | None:
-    """The shape in which scores are also exported; None if they are not."""
+    """The format of the export, or None."""
     if shape is not None and shape not in SHAPES:
         raise LimbeckError(f"unknown --shape {shape!r}; {did_you_mean(shape, list(SHAPES))}")
     if shape is not None and export is None:
@@ -153,14 +153,14 @@ def export_shape(shape: str | None, export: str | Path | None, top: int | None) 
 
 
 def export_scores(done: Annotated, path: Path, shape: str, top: int | None = None) -> None:
-    """Write the scores of a store to a file; `top` keeps the best of each query, and its positives."""
+    """Write the scores of a store to a file; `top` keeps the best of each query and its positives."""
     run = done.store.to_run()
     run = top_by_teacher(run, done.judged, top) if top is not None else run
     write_scores(run, path, shape, done.data)
 
 
 def _refuse_export(store: ScoreStore, data: RankingData, shape: str) -> None:
-    """Everything in the store is written out, with its texts where the shape has some."""
+    """Check that everything in the store can be exported, with its texts if the format needs them."""
     if store.outputs != 1:
         problem = f"the teacher gives {store.outputs} scores per pair, but an export needs a single score"
         raise LimbeckError(f"{problem}; leave out --export and --top")
@@ -173,8 +173,8 @@ def _refuse_export(store: ScoreStore, data: RankingData, shape: str) -> None:
 def with_queries(data: RankingData, path: Path | str, every: bool = False) -> tuple[RankingData, list[str]]:
     """The data with the unlabelled queries of a file added, and their ids.
 
-    Unless `every` one is asked for, repeated queries and those that the data have themselves are left out: a query of
-    the test split must not come back as one to train on.
+    Unless `every` query is requested, repeated queries and those that are in the data already are left out: a query of
+    the test split must not become a training query.
     """
     extra = read_queries(path)
     known = next((key for key in extra if key in data.queries), None)
@@ -187,7 +187,7 @@ def with_queries(data: RankingData, path: Path | str, every: bool = False) -> tu
 
 
 def _unknown(extra: Texts, data: RankingData, path: Path | str) -> Texts:
-    """The queries that the data do not have."""
+    """The queries that are not in the data."""
     own = {text_key(text) for _, text in data.queries.items()}
     new = {key: text for key, text in extra.items() if text_key(text) not in own}
     if not new:
@@ -200,7 +200,7 @@ def _unknown(extra: Texts, data: RankingData, path: Path | str) -> Texts:
 
 
 def top_by_teacher(run: Run, positives: Mapping[str, Mapping[str, int]], k: int) -> Run:
-    """Each query's K documents with the highest teacher score. Judged positives always stay; the rest fill up."""
+    """Each query's K documents with the highest teacher score. Judged positives are always kept; the others fill up."""
     kept: Run = {}
     for query, scores in run.items():
         judged = positives.get(query, {})

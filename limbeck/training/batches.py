@@ -1,6 +1,6 @@
-"""Batches: a fixed sequence that depends on the seed alone, so that a resumed run sees the same batches.
+"""Batches: a fixed sequence that depends only on the seed, so that a resumed run sees the same batches.
 
-The sequence is made over the whole batch, whatever the number of processes; each process takes its share of it.
+The sequence is made for the whole batch, for any number of processes; each process takes its share.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from limbeck.training.corruption import Draws, choose_tokens, drop_tokens, mask_
 from limbeck.training.lists import Examples, TextLists
 from limbeck.training.teachers import CachedTeacher
 
-LookUp = Callable[[int, np.ndarray], np.ndarray]  # what is known of a query's documents, by their rows
+LookUp = Callable[[int, np.ndarray], np.ndarray]  # values of a query's documents, by their rows
 Order = Callable[[np.random.Generator], np.ndarray]
 
 
 class BatchPlan(Sampler[list[tuple[int, int]]]):
-    """Epoch after epoch of shuffled queries as one stream, cut into batches of (epoch, index).
+    """Shuffled epochs of queries as one stream, split into batches of (epoch, index).
 
-    `order` shuffles all queries in its own way, given a generator; without it any order is as likely.
+    `order` shuffles all queries with a given generator; without it, every order is equally likely.
     """
 
     def __init__(self, queries: int, batch_size: int, batches: int, seed: int, order: Order | None = None) -> None:
@@ -50,7 +50,7 @@ class BatchPlan(Sampler[list[tuple[int, int]]]):
 
 
 class Positions(torch.utils.data.Dataset[tuple[int, int]]):
-    """The data set that a `BatchPlan` draws from: an example is its own (epoch, index)."""
+    """The data set for a `BatchPlan`: an example is its own (epoch, index)."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -69,13 +69,13 @@ class Batch:
     student: PreparedBatch
     targets: Targets
     size: int  # queries in the whole batch, over all processes
-    teacher: Signals | None = None  # what a cached teacher showed
-    live: PreparedBatch | None = None  # what a live teacher reads
+    teacher: Signals | None = None  # stored signals of a cached teacher
+    live: PreparedBatch | None = None  # input of a live teacher
 
 
 @dataclass
 class Collator:
-    """Turns examples into one process's share of a batch, tokenised for the student and, if it is live, the teacher."""
+    """Turns examples into one process's share of a batch, tokenised for the student and for a live teacher."""
 
     lists: Examples
     student: Matcher
@@ -111,7 +111,7 @@ class Collator:
         tokens = self._masked(student, batch, columns, mask, draws) if self.restore_tokens else None
         if self.name_tokens:
             tokens = ChosenTokens(*choose_tokens(student, self.student.vocabulary, draws), pair_shares(mask[own]))
-        if self.token_dropout:  # after masking: the pass that restores tokens has gaps enough
+        if self.token_dropout:  # after masking: the pass that predicts masked tokens has no dropout of tokens
             drop_tokens(student, self.token_dropout, draws)
 
         def known(look_up: LookUp) -> torch.Tensor:
@@ -133,7 +133,7 @@ class Collator:
         )
 
     def _texts(self, lists: TextLists, examples: list[tuple[int, int]]) -> Batch:
-        """A batch of texts without lists; a text that occurs twice in it counts twice."""
+        """A batch of texts without lists; a text that occurs twice counts twice."""
         queries, documents = lists.of([index for _, index in examples])
         own, theirs = (share(len(texts), self.rank, self.world) for texts in (queries, documents))
         batch = TextBatch(queries, documents, torch.zeros(len(queries), 0, dtype=torch.long), own, theirs)
@@ -152,12 +152,12 @@ class Collator:
     def _masked(
         self, student: PreparedBatch, batch: TextBatch, columns: np.ndarray, mask: np.ndarray, draws: Draws
     ) -> ChosenTokens:
-        """What was masked; the texts with gaps are added to the student's inputs."""
+        """The masked tokens; the masked texts are added to the student's inputs."""
         ids, texts = mask_tokens(student, self.student.vocabulary, draws)
         return ChosenTokens(ids, texts, text_shares(columns, mask, batch))
 
     def _columns(self, picked: list[np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Lists [B, K] as positions in `rows`, and which of them are real."""
+        """Lists [B, K] as positions in `rows`, and a mask of the real entries."""
         if self.in_batch:
             shape = (len(picked), len(rows))
             return np.broadcast_to(np.arange(len(rows)), shape), np.ones(shape, dtype=bool)
@@ -171,7 +171,7 @@ class Collator:
 
     @staticmethod
     def _own(picked: list[np.ndarray], rows: np.ndarray) -> torch.Tensor:
-        """Which of the batch's documents were chosen for each query: [B, P]."""
+        """Which documents of the batch were chosen for each query: [B, P]."""
         own = [np.isin(rows, documents) for documents in picked]
         return torch.from_numpy(np.array(own, dtype=bool).reshape(len(picked), len(rows)))
 
@@ -179,7 +179,7 @@ class Collator:
     def _known(
         look_up: LookUp, indices: list[int], rows: np.ndarray, columns: np.ndarray, mask: np.ndarray
     ) -> torch.Tensor:
-        """What `look_up` knows of each list, NaN where padded: [B, K], or [B, K, C] where it knows C numbers each."""
+        """The values of `look_up` for each list, NaN for padding: [B, K], or [B, K, C] for C values each."""
         found = [look_up(index, rows[columns[number, mask[number]]]) for number, index in enumerate(indices)]
         each = found[0].shape[1:] if found else ()
         known = np.full((*columns.shape, *each), np.nan, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Checkpoints that are complete or absent: a manifest of checksums goes in last, then the folder gets its name."""
+"""Checkpoints that are complete or absent: a manifest of checksums is written last, then the folder is renamed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT = 2
 
 
 def seal(written: Path, place: Path) -> None:
-    """Turn the folder that was written into a checkpoint, and drop all but the newest few."""
+    """Turn the written folder into a checkpoint, and delete all but the newest few."""
     files = sorted(file for file in written.rglob("*") if file.is_file())
     for file in files:
         with open(file, "rb") as handle:
@@ -30,7 +30,7 @@ def seal(written: Path, place: Path) -> None:
 
 
 def newest_complete(folder: Path) -> Path | None:
-    """The newest checkpoint whose files are all there and unharmed; a damaged one is named and passed over."""
+    """The newest checkpoint with complete and undamaged files; damaged ones are reported and skipped."""
     for candidate in _checkpoints(folder):
         problem = _damage(candidate)
         if problem is None:

@@ -1,8 +1,8 @@
-"""Which tokens are hidden from a model or asked of it: dropped ones, masked ones, and seen ones that it has to name.
+"""Choose the tokens that are hidden from a model or predicted by it: dropped, masked, and visible ones.
 
-What is hidden in a text depends on the seed, on the examples of the batch and on the text's place among all texts of
-the batch; not on chunks, on the number of processes, or on what was drawn before. So a resumed run hides what it would
-have hidden, and two processes hide what one would.
+The tokens chosen in a text depend on the seed, on the examples of the batch and on the text's position among all texts
+of the batch; not on chunks, on the number of processes, or on earlier draws. So a resumed run makes the same choice,
+and two processes make the same choice as one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from limbeck.matchers.base import PreparedBatch, TextBatch
 from limbeck.matchers.chunks import Features, texts_of_chunks
 from limbeck.matchers.token_head import Vocabulary
 
-CHOSEN = 0.15  # of the tokens that are not special (Devlin et al.)
-AS_MASK, AS_RANDOM = 0.8, 0.1  # of these; the rest stay as they are, so that no token can be trusted
+CHOSEN = 0.15  # share of the tokens that are not special (Devlin et al.)
+AS_MASK, AS_RANDOM = 0.8, 0.1  # shares of these; the rest are not changed, so that no token can be trusted
 
-DROPPING, MASKING, NAMING = 0, 1, 2  # what is drawn for one has no part in the others
+DROPPING, MASKING, NAMING = 0, 1, 2  # separate random streams
 
-Generators = Callable[[int], np.random.Generator]  # of each text of a part
+Generators = Callable[[int], np.random.Generator]  # generators for the texts of a part
 
 
 class Draws:
@@ -38,7 +38,7 @@ class Draws:
 
 
 def drop_tokens(inputs: PreparedBatch, probability: float, draws: Draws) -> None:
-    """Hide tokens from attention and pooling alike, in the prepared texts or pairs themselves."""
+    """Hide tokens from attention and pooling, in the prepared texts or pairs (in place)."""
     for number, (part, first) in enumerate(inputs.tokenised):
         generator = draws.of(DROPPING, number, first)
         for chunk, texts in zip(part.passes, texts_of_chunks(part), strict=True):
@@ -50,13 +50,13 @@ def drop_tokens(inputs: PreparedBatch, probability: float, draws: Draws) -> None
             for row, text in enumerate(texts):
                 real = np.flatnonzero(mask[row])
                 dropped = generator(text).random(len(real)) < probability
-                dropped &= np.diff(segments[row, real], prepend=-1) == 0  # the first token of each text stays
+                dropped &= np.diff(segments[row, real], prepend=-1) == 0  # keep the first token of each text
                 mask[row, real[dropped]] = 0
             chunk["attention_mask"] = torch.from_numpy(mask)
 
 
 def _drop_from_bags(chunk: Features, generators: Iterator[np.random.Generator], probability: float) -> None:
-    """The same for tokens in a row, without padding: dropped tokens are removed."""
+    """The same for concatenated tokens without padding: dropped tokens are removed."""
     lengths = np.diff(chunk["offsets"].numpy(), append=len(chunk["input_ids"]))
     kept = [
         (generator.random(length) >= probability) | (np.arange(length) == 0)
@@ -67,7 +67,7 @@ def _drop_from_bags(chunk: Features, generators: Iterator[np.random.Generator], 
 
 
 def mask_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> tuple[Tensor, Tensor]:
-    """Add a copy of the prepared texts with gaps to `inputs`; return the original tokens, and the text of each."""
+    """Add a masked copy of the prepared texts to `inputs`; return the original tokens and the text of each."""
     ids, texts, before = [], [], 0
     for number, (part, first) in enumerate(inputs.tokenised):
         generator = draws.of(MASKING, number, first)
@@ -84,9 +84,9 @@ def mask_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> 
 
 
 def choose_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -> tuple[Tensor, Tensor]:
-    """Mark the tokens that a model has to name in the prepared pairs themselves; give the tokens, and each one's pair.
+    """Mark the tokens that a model has to predict in the prepared pairs (in place); return them and the pair of each.
 
-    A seventh of all tokens, drawn again in every step: logits of all of them, [tokens, vocabulary], would not fit.
+    A seventh of all tokens, drawn again in every step: logits of all tokens, [tokens, vocabulary], would not fit.
     """
     ids, pairs, before = [], [], 0
     for number, (part, first) in enumerate(inputs.tokenised):
@@ -104,16 +104,16 @@ def choose_tokens(inputs: PreparedBatch, vocabulary: Vocabulary, draws: Draws) -
 
 
 def pair_shares(mask: np.ndarray) -> Tensor:
-    """How much each pair counts in the loss of each query: evenly in its own. [B, K] bool -> [B, B * K]"""
+    """The weight of each pair in the loss of each query: equal within its own list. [B, K] bool -> [B, B * K]"""
     even = mask / np.maximum(1, mask.sum(axis=1, keepdims=True))
     return torch.from_numpy((np.eye(len(mask))[:, :, None] * even).reshape(len(mask), -1)).float()
 
 
 def text_shares(columns: np.ndarray, mask: np.ndarray, batch: TextBatch) -> Tensor:
-    """How much each text that this process encodes counts in the loss of each of its queries. [own B, own T]
+    """The weight of each text that this process encodes in the loss of each of its queries. [own B, own T]
 
-    A query's texts, itself and the documents of its list, count evenly. What other processes' queries are owed for
-    documents that are encoded here goes to this process's queries, so that the processes add up to the whole.
+    A query and the documents of its list have equal weights. The weights of documents that are encoded here for queries
+    of other processes are added to this process's queries, so that the sum over processes is right.
     """
     lists = np.zeros((len(columns), len(batch.documents)))  # [B, P] over all processes
     lists[np.nonzero(mask)[0], columns[mask]] = 1
@@ -126,7 +126,7 @@ def text_shares(columns: np.ndarray, mask: np.ndarray, batch: TextBatch) -> Tens
 def _with_gaps(
     tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary, generators: Iterator[np.random.Generator]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a chunk shows in place of its tokens [n, tokens], and which of them were chosen."""
+    """The replacement for the tokens [n, tokens] of a chunk, and which of them were chosen."""
     assert vocabulary.mask is not None
     shown, chosen = tokens.copy(), np.zeros(tokens.shape, dtype=bool)
     for row, (maskable, generator) in enumerate(zip(_maskable(tokens, mask, vocabulary), generators, strict=True)):
@@ -140,12 +140,12 @@ def _with_gaps(
 
 
 def _maskable(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary) -> list[np.ndarray]:
-    """The places in each row of tokens that are neither padding nor special."""
+    """The positions in each row of tokens that are neither padding nor special."""
     return [np.flatnonzero(row) for row in (mask != 0) & ~np.isin(tokens, vocabulary.special)]
 
 
 def _some(places: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A share of the places, one at least where there is one."""
+    """A share of the positions, at least one if there is any."""
     if not len(places):
         return places
     return generator.choice(places, size=max(1, round(CHOSEN * len(places))), replace=False)

@@ -1,12 +1,12 @@
-"""The same training step in less time on a CPU, by removing what torch does in addition to the arithmetic.
+"""A faster training step on a CPU with the same arithmetic, by removing overhead of torch.
 
-- Dropout draws one random number for each element, one after the other: a seventh of a step. Here one draw of 64 bits
-  serves four elements.
-- Attention with dropout is torch's slow way in any case, so it is written out here, with that dropout.
-- Each pass over a chunk of texts makes a gradient of the whole token table, [vocabulary, width], nearly all zeros. Here
-  the tokens of a batch are looked up once, and chunks take theirs from what was found.
+- Torch's dropout draws one random number per element: a seventh of a step. Here one draw of 64 bits is used for four
+  elements.
+- Torch's attention with dropout is slow in any case, so it is written out here, with this dropout.
+- Each pass over a chunk of texts creates a gradient of the whole token table, [vocabulary, width], almost all zeros.
+  Here the tokens of a batch are looked up once, and chunks index the result.
 
-Rates are those that were asked for, to 1 in 65,536. Everything is put back at the end of a stage.
+Dropout rates are exact to 1 in 65,536. Everything is restored at the end of a stage.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRAWS = 2**16
 class _Dropped(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, dropped: int) -> Tensor:
-        """Leave out `dropped` of 65,536 elements, and make up for them."""
+        """Drop `dropped` of 65,536 elements, and rescale the others."""
         bits = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         keep = bits.view(torch.int16)[: values.numel()].view(values.shape) >= dropped - DRAWS // 2
         ctx.save_for_backward(keep)
@@ -52,7 +52,7 @@ def dropped(values: Tensor, rate: float) -> Tensor:
 
 
 class FastDropout(nn.Dropout):
-    """`nn.Dropout`, with fewer draws on a CPU."""
+    """`nn.Dropout`, with fewer random draws on a CPU."""
 
     def forward(self, values: Tensor) -> Tensor:
         if not self.training or values.device.type != "cpu":
@@ -68,13 +68,17 @@ def attention(
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
+    position_bias: Tensor | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of queries, keys and values [B, heads, tokens, width]; torch's own where nothing is gained."""
+    """Attention of queries, keys and values [B, heads, tokens, width]; torch's own if this one is not faster."""
     usual = getattr(module, "num_key_value_groups", 1) == 1 and not getattr(module, "is_causal", True)
     if not dropout or query.device.type != "cpu" or not usual or scaling is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **more)
+        told: Any = more | ({} if position_bias is None else {"position_bias": position_bias})
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **told)
     logits = (query * scaling) @ key.transpose(-1, -2)
+    if position_bias is not None:  # T5's
+        logits = logits + position_bias
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         logits = logits.masked_fill(~attention_mask, torch.finfo(logits.dtype).min)
     elif attention_mask is not None:
@@ -89,7 +93,7 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 @contextmanager
 def faster(matcher: nn.Module) -> Iterator[None]:
-    """Let a matcher train with the dropout and attention above inside the block."""
+    """Train a matcher with the dropout and attention above inside the block."""
     dropouts = [module for module in matcher.modules() if type(module) is nn.Dropout]
     models = [module for module in matcher.modules() if isinstance(module, PreTrainedModel)]
     configs = [model.config for model in models if model.config._attn_implementation == "sdpa"]
@@ -108,7 +112,7 @@ def faster(matcher: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def one_lookup(matcher: Matcher, inputs: PreparedBatch) -> Iterator[None]:
-    """Let the chunks of a prepared batch share one look into each token table inside the block."""
+    """Let the chunks of a prepared batch share one lookup in each token table inside the block."""
     models = [module for module in matcher.modules() if isinstance(module, PreTrainedModel)]
     tables = [table for model in models if isinstance(table := model.get_input_embeddings(), nn.Embedding)]
     tables = [table for table in tables if table.weight.requires_grad and table.weight.device.type == "cpu"]
@@ -125,7 +129,7 @@ def one_lookup(matcher: Matcher, inputs: PreparedBatch) -> Iterator[None]:
 
 
 class _Found:
-    """What a table has for the tokens of one batch."""
+    """The rows of a table for the tokens of one batch."""
 
     def __init__(self, table: nn.Embedding, ids: list[Tensor]) -> None:
         present = torch.unique(torch.cat([some.flatten() for some in ids]))

@@ -1,4 +1,4 @@
-"""A folder that `limbeck pairs` has finished before: the same command accepts it, any other one is refused."""
+"""A finished folder of `limbeck pairs`: the same command accepts it, any other command refuses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEDY = "choose another --out, or remove it"
 
 
 def any_files(out: Path) -> bool:
-    """Whether something is in the folder."""
+    """Whether the folder contains anything."""
     return out.is_dir() and any(out.iterdir())
 
 
@@ -31,7 +31,7 @@ def require_ours_or_empty(out: Path) -> None:
 
 
 def finished(out: Path, made_from: dict[str, Any]) -> dict[str, int]:
-    """How many pairs a finished folder has, once it is known to be whole and made from the same."""
+    """The number of pairs in a finished folder, after a check that it is undamaged and has the same sources."""
     written = read_written(out)
     assert written is not None
     names = [name for name, value in made_from.items() if written.made_from.get(name) != value]
@@ -43,7 +43,7 @@ def finished(out: Path, made_from: dict[str, Any]) -> dict[str, int]:
 
 
 def content_digest(data: RankingData | PairData) -> str:
-    """A digest of all that pairs are made from."""
+    """A digest of everything that pairs are made from."""
     return by_kind(data, _digest_of_ranking, _digest_of_pairs)
 
 

@@ -1,4 +1,4 @@
-"""While an encoder is frozen its outputs never change: they are computed once, and a step runs only the head."""
+"""Cache the outputs of a frozen encoder: they are computed once, and a step runs only the head."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from limbeck.training.stored_outputs import Output, StoredOutputs
 
 @contextmanager
 def frozen_outputs(matcher: Matcher, stage: Stage, lists: Examples, folder: Path) -> Iterator[None]:
-    """Let a matcher whose encoder a stage freezes read its outputs from `folder` inside the block."""
+    """If a stage freezes a matcher's encoder, read its outputs from `folder` inside the block."""
     outputs = encoder_outputs(matcher, folder, stage.bf16) if "encoder" in stage.freeze else None
     if outputs is None or not encodes_apart(matcher):
         yield
@@ -33,9 +33,9 @@ def frozen_outputs(matcher: Matcher, stage: Stage, lists: Examples, folder: Path
 
 
 def encoder_outputs(matcher: Matcher, folder: Path, bf16: bool = False) -> StoredOutputs | None:
-    """What a matcher's encoder leaves of texts, in `folder`; None where that cannot be stored.
+    """The stored outputs of a matcher's encoder in `folder`; None if they cannot be stored.
 
-    Students that start from the same encoder find the same outputs, whatever their heads and seeds.
+    Students that start from the same encoder share its outputs, even with different heads and seeds.
     """
     described = [found for position in range(matcher.texts) if (found := matcher.encoder_outputs(position)) is not None]
     if len(described) < matcher.texts:
@@ -50,5 +50,5 @@ def encoder_outputs(matcher: Matcher, folder: Path, bf16: bool = False) -> Store
 
 
 def documents_by_position(matcher: EncodingMatcher, documents: Sequence[Document]) -> list[list[str]]:
-    """The texts of each position but the first."""
+    """The texts of each position except the first."""
     return matcher.columns([("", *as_parts(document)) for document in documents])[1:]

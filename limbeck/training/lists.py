@@ -15,7 +15,7 @@ from limbeck.matchers.base import Document
 
 
 class TrainingLists(Protocol):
-    """What the batches are made from. Documents are rows of some table of distinct texts."""
+    """The source of batches. Documents are rows of a table of distinct texts."""
 
     def __len__(self) -> int: ...
 
@@ -28,25 +28,25 @@ class TrainingLists(Protocol):
     def texts(self, rows: Sequence[int]) -> Sequence[Document]: ...
 
     def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
-        """Labels of any documents for query `index`; NaN where nobody can know."""
+        """Labels of any documents for query `index`; NaN if unknown."""
         ...
 
     def teacher(self, index: int, rows: np.ndarray) -> np.ndarray:
-        """Stored teacher scores of any documents for query `index`; NaN where there is none."""
+        """Stored teacher scores of any documents for query `index`; NaN if there is none."""
         ...
 
     def together(self, generator: np.random.Generator) -> np.ndarray:
-        """All examples once, those that share texts behind one another."""
+        """All examples once, with those that share texts next to each other."""
         ...
 
     def everything(self) -> tuple[list[str], Sequence[Document]]:
-        """All distinct queries and documents that any epoch may ask for."""
+        """All distinct queries and documents that any epoch may use."""
         ...
 
 
 @dataclass
 class RankedQuery:
-    """One training query: judged positives, a pool of further candidates, and teacher scores where stored."""
+    """One training query: judged positives, a pool of other candidates, and stored teacher scores."""
 
     id: str
     positives: dict[int, float]  # document row -> grade
@@ -59,7 +59,7 @@ class RankedQuery:
 def leave_out_likely_positives(queries: Sequence[RankedQuery], margin: float) -> int:
     """Drop candidates that the teacher does not score below the best positive by `margin`; returns how many.
 
-    Queries whose positives the teacher did not score, and candidates that it did not score, stay as they are.
+    Queries without a scored positive, and candidates without a score, are not changed.
     """
     dropped = 0
     for query in queries:
@@ -74,7 +74,7 @@ def leave_out_likely_positives(queries: Sequence[RankedQuery], margin: float) ->
 
 
 class TextLists:
-    """Texts without lists: queries, documents or both, each an example of its own, for objectives on embeddings.
+    """Texts without lists, for objectives on embeddings: each query or document is one example.
 
     Examples are numbered from the first query to the last document.
     """
@@ -101,9 +101,9 @@ class TextLists:
 
 
 def draw_rows(counts: Sequence[int], most: int | None, seed: int) -> list[np.ndarray]:
-    """Rows of several tables, `most` in all, each row of each table as likely as any other; all rows if None.
+    """Rows of several tables, `most` in total, with equal probability for each row; all rows if None.
 
-    A stage that takes fewer steps than there are texts looks at these alone, and a teacher embeds no others.
+    A stage with fewer steps than texts uses only these, and a teacher embeds no others.
     """
     total = sum(counts)
     chosen = np.arange(total)
@@ -154,7 +154,7 @@ class RankingLists:
         return self.corpus.take(rows)
 
     def together(self, generator: np.random.Generator) -> np.ndarray:
-        return generator.permutation(len(self))  # a query is in one list; its documents are drawn later
+        return generator.permutation(len(self))  # each query has one list; its documents are drawn later
 
     def everything(self) -> tuple[list[str], Sequence[Document]]:
         rows = [[*query.positives, *query.pool.tolist()] for query in self.ranked]
@@ -162,7 +162,7 @@ class RankingLists:
         return [self.queries[query.id] for query in self.ranked], self.corpus.take(distinct)
 
     def labels(self, index: int, rows: np.ndarray) -> np.ndarray:
-        """An unjudged document of a labelled query counts as not relevant, as the field does."""
+        """An unjudged document of a labelled query counts as not relevant, as is usual."""
         query = self.ranked[index]
         if not query.labelled:
             return np.full(len(rows), np.nan, dtype=np.float32)

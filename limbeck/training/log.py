@@ -13,7 +13,7 @@ from limbeck.sealed import opened, seal
 
 
 class RunLog:
-    """Appends to `log.jsonl` what one stage of one model reports."""
+    """Appends the reports of one stage of one model to `log.jsonl`."""
 
     def __init__(self, path: Path, model: str, stage: int) -> None:
         self.path, self.model, self.stage = path, model, stage
@@ -24,7 +24,7 @@ class RunLog:
             handle.write(json.dumps(seal(entry), ensure_ascii=False) + "\n")
 
     def rewind(self, step: int) -> None:
-        """Drop what this stage wrote after `step`, from which it goes on, and a last line that a crash cut short."""
+        """Remove lines of this stage after `step`, where it resumes, and an incomplete last line."""
         if not self.path.exists():
             return
         kept = []
@@ -37,7 +37,7 @@ class RunLog:
 
 
 def best_on_dev(path: Path, model: str, stage: int) -> dict[str, float] | None:
-    """The measures of a stage's best look at dev, by the first of them: those of the weights that were kept."""
+    """The measures of a stage's best evaluation on dev, by the first measure: those of the kept weights."""
     entries = [entry for _, entry in _entries(path)] if path.exists() else []
     own = [entry for entry in entries if entry.get("model") == model and entry.get("stage") == stage]
     looks = [entry["dev"] for entry in own if entry.get("dev") and None not in entry["dev"].values()]
@@ -45,7 +45,7 @@ def best_on_dev(path: Path, model: str, stage: int) -> dict[str, float] | None:
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines of a log that are whole, and what they say. A crash cuts the last one short; a disk may damage any."""
+    """The valid lines of a log and their content. A crash truncates the last line; a disk may damage any."""
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = opened(json.loads(line))

@@ -1,4 +1,4 @@
-"""Where a training query's candidates come from. Judged positives are never sampled as negatives."""
+"""The sources of a training query's candidates. Judged positives are never sampled as negatives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from limbeck.data import Candidates, Qrels, RankingData, ranked
 from limbeck.evaluation import candidate_run
 from limbeck.progress import track
 
-# Ranked lists by the name of their source; called with the depth that is wanted.
+# Ranked lists by the name of their source; called with the required depth.
 RankedLists = Mapping[str, Callable[[int], Candidates]]
 
 
@@ -52,7 +52,7 @@ def _is_positive(positives: Qrels, query: str, document: str) -> bool:
 
 
 def _uniform(data: RankingData, query: str, judged: Mapping[str, int], count: int, seed: int) -> np.ndarray:
-    """Documents drawn evenly from the corpus, without the query's positives; the same for the same seed."""
+    """Documents drawn uniformly from the corpus, without the query's positives; reproducible by the seed."""
     taken = data.corpus.rows([document for document, grade in judged.items() if grade > 0])
     generator = np.random.default_rng([seed, *query.encode()])
     count = min(count, len(data.corpus) - len(taken))

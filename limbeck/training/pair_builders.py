@@ -1,11 +1,11 @@
-"""Pair sets out of a ranking set, as the papers make theirs; and more pairs for a pair set.
+"""Make pair sets from a ranking set, as in the papers, or more pairs for a pair set.
 
 `q2p` (VIRT's Q2P): every judged positive, and for each of them one of BM25's first 100 that is not judged positive.
-`neighbours` (DiPair App. B): every judged positive; as negatives, as many of the query's nearest 30 documents, by a
-model or by BM25, with a similarity below a threshold; and as a transfer set without labels its nearest 50.
-`judged`: every judged document with its grade, 1 for the highest there is: graded relevance.
+`neighbours` (DiPair App. B): every judged positive; the same number of negatives from the query's nearest 30 documents
+(by a model or by BM25) with a similarity below a threshold; and the nearest 50 as a transfer set without labels.
+`judged`: every judged document with its grade, scaled so that the highest is 1: graded relevance.
 
-A pair set gets a transfer set alone: each first text of its training pairs with the 50 nearest of their second texts.
+For a pair set, only a transfer set is made: each first text of its training pairs with the 50 nearest second texts.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from limbeck.training.queries import draw
 HOW = ("q2p", "neighbours", "judged")
 Q2P_DEPTH = 100
 SPLITS = ("train", "dev", "test")
-HARD, NEAR = 30, 50  # neighbours that may become negatives, that go to the transfer set
-HELD_OUT, MOST_HELD_OUT = 0.1, 2000  # of the training queries, where there is no dev split
+HARD, NEAR = 30, 50  # neighbours that may become negatives; neighbours in the transfer set
+HELD_OUT, MOST_HELD_OUT = 0.1, 2000  # share and maximum of training queries for dev, if there is no dev split
 TRANSFER = "transfer.jsonl"
 
 PairRecord = dict[str, object]
@@ -44,7 +44,7 @@ PairRecord = dict[str, object]
 
 @dataclass(frozen=True)
 class BuiltPairs:
-    """How many pairs went where; `transfer` have no labels."""
+    """The number of pairs in each file; `transfer` pairs have no labels."""
 
     folder: Path
     counts: dict[str, int]
@@ -61,11 +61,11 @@ def build_pairs(
     seed: int = 0,
     titles: bool = False,
 ) -> BuiltPairs:
-    """Write a folder of pair files with the splits of a ranking set; no query is in two of them.
+    """Write a folder of pair files with the splits of a ranking set; no query is in two splits.
 
-    A folder that the same call has finished before is checked and left as it is.
+    A folder that the same call has finished is checked and not changed.
 
-    With `titles` a document is two texts, its title and the rest: triples instead of pairs.
+    With `titles`, title and text of a document are separate texts: triples instead of pairs.
     """
     if how not in HOW:
         raise LimbeckError(f"--how {how}: unknown; {did_you_mean(how, list(HOW))}")
@@ -150,7 +150,7 @@ def _refuse_idle_options(how: str, options: Mapping[str, object]) -> None:
 def apart(data: RankingData, seed: int) -> dict[str, Qrels]:
     """The judgements for train, dev and test; no query is in two of them.
 
-    MS MARCO's `dev.small` is the test split where there is no other. Without a dev split, some training queries are it.
+    MS MARCO's `dev.small` is the test split if there is no other. Without a dev split, some training queries are used.
     """
     names = {"train": "train", "dev": "dev", "test": "test" if "test" in data.qrels else "dev.small"}
     found: dict[str, Qrels] = {split: dict(data.qrels.get(name, {})) for split, name in names.items()}
@@ -169,7 +169,7 @@ def apart(data: RankingData, seed: int) -> dict[str, Qrels]:
 def _more_pairs(
     data: PairData, out: Path, matcher: Matcher | None, near: int, facts: PairRecord, made_from: PairRecord
 ) -> BuiltPairs:
-    """The neighbours of a pair set's training texts; pairs that it has already are not repeated."""
+    """The neighbours of a pair set's training texts, without existing pairs."""
     pairs = data.splits.get("train", [])
     if not pairs or any(len(pair.texts) != 2 for pair in pairs):
         raise LimbeckError(f"{data.name}: has no training pairs of two texts; give a set with such pairs")
@@ -196,7 +196,7 @@ def _nearest(data: RankingData, splits: list[str], depth: int, matcher: Matcher 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of pair files out of one ranking set."""
+    """Rows of pair files from one ranking set."""
 
     data: RankingData
     titles: bool = False
@@ -215,14 +215,14 @@ class _Rows:
             yield from self._balanced(query, grades, others)
 
     def judged(self, split: str) -> Iterator[PairRecord]:
-        """Every judgement; a grade is a share of the highest one of all splits, and what is below 0 counts as 0."""
+        """Every judgement; grades are divided by the highest grade of all splits, and grades below 0 count as 0."""
         most = max(grade for some in self.data.qrels.values() for found in some.values() for grade in found.values())
         for query, grades in self._queries(split):
             for document, grade in grades.items():
                 yield self._pair(query, document, round(max(grade, 0) / max(most, 1), 4))
 
     def transfer(self, lists: Run, near: int) -> Iterator[PairRecord]:
-        """Of training queries alone: a query of dev or test must not be learnt from, labelled or not."""
+        """For training queries only: a query of dev or test must not be learnt from, with or without labels."""
         for query in track(self.data.qrels.get("train", {}), "Pairing neighbours"):
             for document in list(lists[query])[:near]:
                 yield self._pair(query, document)
@@ -231,7 +231,7 @@ class _Rows:
         return track(self.data.qrels[split].items(), f"Pairing {split}", len(self.data.qrels[split]))
 
     def _balanced(self, query: str, grades: dict[str, int], others: list[str]) -> Iterator[PairRecord]:
-        """Every positive, each with a negative out of `others` while there are some; the draw is the query's own."""
+        """Every positive, each with a negative from `others` while they last; the draw depends only on the query."""
         drawn = np.random.default_rng([self.seed, *query.encode()]).permutation(len(others))
         for number, document in enumerate(positives(grades)):
             yield self._pair(query, document, 1)
@@ -245,7 +245,7 @@ class _Rows:
             row |= {
                 "text_b": title.strip() or text,
                 "text_c": text.strip() or title,
-            }  # of one that is missing, the other
+            }  # if one is missing, use the other
         else:
             row["text_b"] = self.data.corpus[document]
         return row if label is None else row | {"label": label}

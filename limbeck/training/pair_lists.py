@@ -10,18 +10,18 @@ import numpy as np
 from limbeck.data import Pair
 from limbeck.matchers.base import Document
 
-MANY = 1000  # pairs of a text whose neighbours do not look through them: it has most texts for a neighbour
+MANY = 1000  # a text with more pairs is not searched for common neighbours: most texts are its neighbours
 
 
 class PairLists:
-    """Every pair is a query with a list of one; of an n-ary task, the second and further texts are the document."""
+    """Every pair is a query with a list of one; in an n-ary task, all texts but the first are the document."""
 
     def __init__(self, pairs: Sequence[Pair], labels: np.ndarray, teacher: np.ndarray | None = None) -> None:
         known: dict[Document, int] = {}
         self.queries = [pair.texts[0] for pair in pairs]
         self.right = np.array([known.setdefault(document_of(pair), len(known)) for pair in pairs], dtype=np.int64)
         self.documents = list(known)
-        self._labels, self._teacher = labels, teacher  # [pairs] or [pairs, classes]; NaN where unknown
+        self._labels, self._teacher = labels, teacher  # [pairs] or [pairs, classes]; NaN if unknown
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -42,12 +42,12 @@ class PairLists:
         return np.full(1, np.nan, dtype=np.float32) if self._teacher is None else self._teacher[index : index + 1]
 
     def together(self, generator: np.random.Generator) -> np.ndarray:
-        """All pairs once, those among the neighbours of a text behind one another."""
+        """All pairs once, with pairs among the neighbours of a text next to each other."""
         return neighbours_together(*self._ends, generator)
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each pair's first text and of its document; a text is one and the same on both sides."""
+        """The number of each pair's first text and of its document; the same text has the same number on both sides."""
         known: dict[Document, int] = {}
         documents = np.array([known.setdefault(document, len(known)) for document in self.documents], dtype=np.int64)
         queries = [known.setdefault(query, len(known)) for query in self.queries]
@@ -58,11 +58,11 @@ class PairLists:
 
 
 def neighbours_together(left: np.ndarray, right: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """The pairs `left`, `right` of text numbers in an order in which texts recur soon: all pairs among a text and its
-    neighbours, then those of another text, texts in random order. [pairs]
+    """An order of the pairs `left`, `right` of text numbers in which texts recur soon: all pairs among a text and its
+    neighbours, then those of another text, with texts in random order. [pairs]
 
-    Neighbours are often each other's: 31 texts may have 230 pairs. A step over these costs the encoder 31 texts, where
-    as many pairs at random would cost it twice their number.
+    Neighbours are often neighbours of each other: 31 texts may have 230 pairs. For these the encoder reads 31 texts,
+    while for the same number of random pairs it would read twice as many texts as there are pairs.
     """
     ends = np.concatenate([left, right])
     by_text = np.argsort(ends, kind="stable")  # both ends of every pair, sorted by text
@@ -93,7 +93,7 @@ def document_of(pair: Pair) -> Document:
 
 
 def label_array(pairs: Sequence[Pair]) -> np.ndarray:
-    """Labels [pairs], or soft labels [pairs, classes]; NaN where there is none."""
+    """Labels [pairs], or soft labels [pairs, classes]; NaN if there is none."""
     width = next((len(pair.label) for pair in pairs if isinstance(pair.label, tuple)), None)
     unknown: float | tuple[float, ...] = float("nan") if width is None else (float("nan"),) * width
     return np.array([unknown if pair.label is None else pair.label for pair in pairs], dtype=np.float32)

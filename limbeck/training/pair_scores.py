@@ -1,6 +1,6 @@
 """A teacher's scores of pairs on disk, in the same store as its scores of rankings.
 
-The ids of a pair are digests of its first text and of the others, so equal texts have one score wherever they occur.
+The ids of a pair are digests of its first text and of the others, so equal texts share one score.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ids = tuple[str, str]
 
 
 def open_pair_scores(place: Path, teacher: Matcher) -> ScoreStore:
-    """The store of a teacher's raw logits, keyed by who the teacher is."""
+    """The store of a teacher's raw logits, keyed by the teacher's identity."""
     manifest = place / "manifest.json"
     if manifest.exists() and read_json(manifest).get("kind") == encodings.KIND:
         raise bad_input(
@@ -32,7 +32,7 @@ def open_pair_scores(place: Path, teacher: Matcher) -> ScoreStore:
 
 
 def pair_scores(teacher: Matcher, pairs: Sequence[Pair], store: ScoreStore) -> np.ndarray:
-    """Logits [pairs] or [pairs, classes]; what is stored is not computed again."""
+    """Logits [pairs] or [pairs, classes]; stored ones are not computed again."""
     ids = [ids_of(pair.texts) for pair in pairs]
     texts = dict(zip(ids, (pair.texts for pair in pairs), strict=True))
 

@@ -1,4 +1,4 @@
-"""One process or several: the rank of this one, and which one writes."""
+"""One process or several: the rank of this process, and which process writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limbeck.matchers.device import chosen_device
 
 
 def start_processes() -> None:
-    """Join the other processes if `torchrun` started this one; the main one may work alone for days."""
+    """Join the other processes if `torchrun` started this one; the main process may work alone for days."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         from accelerate import PartialState
 
@@ -25,20 +25,20 @@ def start_processes() -> None:
 
 
 def _leave() -> None:
-    """Leave the group while the interpreter lives: gloo's threads that still hold tensors abort the process later."""
+    """Leave the group before the interpreter ends: otherwise gloo's threads, which hold tensors, abort the process."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def world() -> tuple[int, int]:
-    """This process's rank, and how many there are."""
+    """This process's rank, and the number of processes."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
 
 
 def is_main() -> bool:
-    """True in the one process that writes files."""
+    """Whether this process writes files."""
     return world()[0] == 0
 
 
@@ -49,7 +49,7 @@ def wait_for_all() -> None:
 
 @contextmanager
 def main_first() -> Iterator[bool]:
-    """The main process runs the block (and leaves its results on disk) before the others do."""
+    """The main process runs the block first and leaves its results on disk; then the others run it."""
     if not is_main():
         wait_for_all()
     yield is_main()
@@ -81,5 +81,5 @@ def all_process_mean(values: list[float]) -> list[float]:
 
 
 def _on_device(values: list[float]) -> torch.Tensor:
-    """Where this kind of process group can see it."""
+    """A tensor on the device that this kind of process group can use."""
     return torch.tensor(values, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")

@@ -1,4 +1,4 @@
-"""Which queries are trained on, looked at while training, and reported on."""
+"""The queries for training, for dev and for test."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.recipe.data_spec import DataSpec
 
-HELD_OUT = 0.1  # of the training queries, where there is no dev split
+HELD_OUT = 0.1  # share of the training queries, if there is no dev split
 
 
 @dataclass(frozen=True)
 class QuerySplits:
-    """Query ids by their use; labels only for those that may be used."""
+    """Query ids by their use; labels only for queries whose labels may be used."""
 
     train: list[str]
     train_labels: Qrels  # positives of the labelled training queries
     dev: list[str]
-    dev_labels: Qrels  # empty where dev has no labels
+    dev_labels: Qrels  # empty if dev has no labels
     test: list[str]
     test_labels: Qrels
 
@@ -28,9 +28,9 @@ class QuerySplits:
 def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequence[str] = ()) -> QuerySplits:
     """The queries of a run. A split without judgements is unlabelled; a missing dev split is held out of train.
 
-    No query is in two of the three: test keeps its own, then dev (MS MARCO's dev holds its dev.small).
+    No query is in two of the three: test has priority, then dev (MS MARCO's dev contains its dev.small).
 
-    `unlabelled` are further queries to train on, all of them, whatever `train_queries` says.
+    `unlabelled` are extra queries to train on; `train_queries` does not limit them.
     """
     for split in (spec.train, spec.dev, spec.test):
         if split is not None and data.qrels and split not in data.qrels and split not in ("train", "dev", "test"):
@@ -50,7 +50,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
     if not train and spec.min_positives > 1:
         problem = f"no training query has {spec.min_positives} positives"
         raise LimbeckError(f"{data.name}: {problem}; lower data.min_positives")
-    if not train and not further:  # no labels at all: every query that is not needed elsewhere is an unlabelled one
+    if not train and not further:  # no labels: all queries outside dev and test are unlabelled training queries
         train = [query for query in data.queries if query not in elsewhere]
     train = draw(train, None, seed)
     if dev_labels:
@@ -76,7 +76,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
 
 
 def _relevant(data: RankingData, split: str | None, least: int = 1) -> Qrels:
-    """The judgements of the queries that have at least `least` relevant documents."""
+    """The judgements of queries with at least `least` relevant documents."""
     judged = data.qrels.get(split or "", {})
     return {query: grades for query, grades in judged.items() if sum(grade > 0 for grade in grades.values()) >= least}
 
@@ -89,5 +89,5 @@ def _sparse(grades: dict[str, int], keep: int | None, seed: int) -> dict[str, in
 
 
 def draw(ids: Iterable[str], count: int | None, seed: int) -> list[str]:
-    """`count` of the ids in an order that depends on seed and id alone: a larger draw contains the smaller."""
+    """`count` ids in an order that depends only on seed and id: a larger draw contains the smaller one."""
     return sorted(ids, key=lambda name: digest(str(seed), name))[:count]

@@ -1,4 +1,4 @@
-"""What a model that does not change leaves of texts, on disk: computed once, read in every step and every run."""
+"""Outputs of a fixed model for texts, on disk: computed once, read in every step and every run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SIDES = ("query", "document")
 
 @dataclass(frozen=True)
 class Output:
-    """What is computed of the texts at one position, and all that changes it."""
+    """The outputs for texts at one position, and everything that changes them."""
 
     encoding: Encoding
     key: dict[str, Any]
 
 
 class StoredOutputs:
-    """Outputs of texts at each position; texts that are new (dev's) are added as they come.
+    """Outputs of texts at each position; new texts (such as those of dev) are added.
 
-    `given` are stores of somebody else, by position: they are read first, and nothing is written to them.
+    `given` has stores from elsewhere, by position: they are read first and never written.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class StoredOutputs:
         ]
 
     def add(self, texts: Sequence[str], position: int) -> None:
-        """Compute the outputs of texts that are not there yet."""
+        """Compute the outputs of texts that are not stored yet."""
         if position in self.given:
             texts = [texts[at] for at in self.given[position].missing(texts)]
         encode_with_store(self.stores[position], texts, lambda block: self.compute(block, position))
 
     def add_all(self, positions: Sequence[Sequence[str]]) -> None:
-        """Compute what is missing of the texts of every position: one process does, the others wait and read."""
+        """Compute missing outputs for the texts of every position: one process computes, the others wait and read."""
         with main_first() as main:
             if main:
                 for position, texts in enumerate(positions):
@@ -68,7 +68,7 @@ class StoredOutputs:
         return store.get(texts)
 
     def _with_given(self, texts: list[str], position: int) -> np.ndarray:
-        """Outputs [n, dim] of texts, some of them in a store of somebody else."""
+        """Outputs [n, dim] of texts, some of them from a given store."""
         given, own = self.given[position], self.stores[position]
         rows = given.rows(texts)
         there = rows >= 0
@@ -87,7 +87,7 @@ def stored_embeddings(teacher: EncodingMatcher, folder: Path) -> StoredOutputs:
     outputs = [Output(teacher.encoding(at), {**teacher.identity(at), "side": side}) for at, side in enumerate(SIDES)]
 
     def compute(texts: list[str], position: int) -> np.ndarray:
-        served, teacher.encoded = teacher.encoded, None  # by what is computed here, perhaps
+        served, teacher.encoded = teacher.encoded, None  # it may serve what is computed here
         try:
             found = teacher.encode(texts, position)
         finally:

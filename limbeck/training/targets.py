@@ -1,8 +1,8 @@
-"""Do the teacher's targets teach anything? A temperature that does not fit the teacher's scores fails silently.
+"""Are the teacher's targets informative? A temperature that does not fit the teacher's scores fails silently.
 
-Cosines divided by 4 are the same for every document: their softmax is uniform, and a student that follows it ends where
-it began. Logits far apart, divided by little, are one-hot: the teacher says no more than a label would. Both show in
-the entropy of the targets, from 0 (one-hot) to 1 (uniform).
+Cosines divided by 4 are almost equal for all documents: their softmax is uniform, and a student does not learn from it.
+Logits that are far apart, divided by a small number, are one-hot: the teacher gives no more information than a label.
+The entropy of the targets shows both, from 0 (one-hot) to 1 (uniform).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from limbeck.objectives.names import with_argument
 from limbeck.recipe.stage import Stage
 from limbeck.training.lists import TrainingLists
 
-UNIFORM, ONE_HOT = 0.98, 0.01  # entropies from which targets say nothing, or no more than labels
-LOOKED_AT, LIVE = 512, 8  # training lists; fewer where a live teacher has to score them
-COSINE_SCALE = 20.0  # as contrastive training has it: cosines that differ by 0.1 become logits that differ by 2
+UNIFORM, ONE_HOT = 0.98, 0.01  # above or below these entropies targets have no information, or no more than labels
+LOOKED_AT, LIVE = 512, 8  # number of training lists; fewer if a live teacher has to score them
+COSINE_SCALE = 20.0  # usual in contrastive training: cosines that differ by 0.1 become logits that differ by 2
 Standardise = Callable[[Tensor, Tensor], Tensor]
 
 
 def scores_are_cosines(teacher: Matcher | None) -> bool:
-    """Whether a teacher's scores lie between -1 and 1: a dual encoder's with cosines, or with unit vectors."""
+    """Whether a teacher's scores are between -1 and 1: those of a dual encoder with cosines or unit vectors."""
     return teacher is not None and teacher.scores_are_cosines
 
 
@@ -41,7 +41,7 @@ def scale_cosines(scores: Tensor, mask: Tensor) -> Tensor:
 def poor_targets(
     stage: Stage, lists: TrainingLists, standardise: Standardise | None = None, live: Matcher | None = None
 ) -> Iterator[str]:
-    """A line for each objective of a stage whose targets are nearly uniform or nearly one-hot, with a better tau."""
+    """A line for each objective of a stage with nearly uniform or nearly one-hot targets, with a better tau."""
     texts = [text for text in stage.objectives if _temperature(parse(text)[1]) is not None]
     if not texts:
         return
@@ -57,7 +57,7 @@ def _judged(text: str, scores: list[np.ndarray]) -> str | None:
     tau = _temperature(objective)
     entropies = [entropy for one in scores if (entropy := _entropy(objective, one, tau)) is not None]
     found = float(np.mean(entropies)) if entropies else math.nan
-    if math.isnan(found) or ONE_HOT <= found <= UNIFORM:  # a score that is no number is refused in training
+    if math.isnan(found) or ONE_HOT <= found <= UNIFORM:  # NaN is refused in training
         return None
     shape, why = ("uniform", "a student learns almost nothing from them") if found > UNIFORM else ("one-hot", "")
     why = why or "they contain no more information than labels"
@@ -79,7 +79,7 @@ def _argument(objective: Objective) -> str:
 
 
 def _entropy(objective: Objective, scores: np.ndarray, tau: float | None) -> float | None:
-    """Of one list's targets, or the mean over its documents where each is judged by itself; 1 is uniform."""
+    """The entropy of one list's targets, or the mean over documents if each is judged alone; 1 is uniform."""
     logits = scores / tau
     if isinstance(objective, soft_binary_ce):
         logits = np.stack([np.zeros_like(logits), logits], axis=-1)
@@ -90,7 +90,7 @@ def _entropy(objective: Objective, scores: np.ndarray, tau: float | None) -> flo
 
 
 def _suggested(objective: Objective, scores: list[np.ndarray]) -> float:
-    """The temperature that leaves logits with a deviation of about 1."""
+    """The temperature that gives logits a standard deviation of about 1."""
     if isinstance(objective, soft_binary_ce):
         spread = float(np.std(np.concatenate(scores)))
     else:
@@ -99,7 +99,7 @@ def _suggested(objective: Objective, scores: list[np.ndarray]) -> float:
 
 
 def _teacher_scores(stage: Stage, lists: TrainingLists, live: Matcher | None) -> Iterator[np.ndarray]:
-    """The teacher's scores of some training lists, [documents] or [documents, classes]; a live teacher is asked."""
+    """Teacher scores of some training lists, [documents] or [documents, classes]; a live teacher computes them."""
     if live is None:
         for index in range(min(len(lists), LOOKED_AT)):
             found = lists.teacher(index, lists.pick(index, 0))

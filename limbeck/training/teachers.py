@@ -1,7 +1,7 @@
-"""Teachers: they give the signals that a batch needs.
+"""Teachers provide the signals that a batch needs.
 
-A live teacher runs inside the step and sees every in-batch pair. A cached teacher replays what it showed before: scores
-by pair, embeddings by text. Objectives do not know which.
+A live teacher runs inside the step and sees every in-batch pair. A cached teacher reads stored signals: scores by pair,
+embeddings by text. Objectives do not know the difference.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EMBEDDINGS = TEXT_SIGNALS
 
 @dataclass
 class CachedTeacher:
-    """Shows stored signals of a batch's texts and pairs, and only those that objectives need."""
+    """Reads stored signals of a batch's texts and pairs, only those that objectives need."""
 
     needs: frozenset[str]
-    embeddings: StoredOutputs | None = None  # of the teacher's texts at each position
+    embeddings: StoredOutputs | None = None  # embeddings of texts at each position
 
     def signals(self, batch: TextBatch, scores: Callable[[], Tensor]) -> Signals:
-        """`scores` gives the stored scores of the batch's lists [B, K]."""
+        """`scores` returns the stored scores of the batch's lists [B, K]."""
         queries = documents = None
         if "queries" in self.needs:
             queries = self._embedded(batch.own_queries, 0)
@@ -42,7 +42,7 @@ class CachedTeacher:
 
 
 def live_signals(teacher: Matcher, inputs: PreparedBatch | None, needs: frozenset[str], targets: Targets) -> Signals:
-    """What a teacher shows of a batch while the student trains on it."""
+    """A teacher's signals for a batch while the student trains on it."""
     with torch.no_grad(), torch.autocast(targets.mask.device.type, enabled=False):
         shown: Signals = teacher(inputs, needs)
     if shown.scores is not None and not torch.isfinite(shown.scores[targets.mask]).all():
@@ -51,7 +51,7 @@ def live_signals(teacher: Matcher, inputs: PreparedBatch | None, needs: frozense
 
 
 def require_signals(who: str, matcher: Matcher, needs: frozenset[str]) -> None:
-    """Refuse a matcher that cannot show what the objectives need, before anything is trained."""
+    """Refuse a matcher that lacks signals that the objectives need, before training."""
     missing = sorted(needs - matcher.shows)
     if missing:
         problem = f"the objectives need {', '.join(missing)} of the {who}, but a {matcher.kind} gives only"

@@ -1,7 +1,7 @@
-"""The weights of unfinished work on disk: one safetensors file that holds a checksum of its own tensors.
+"""The weights of unfinished work on disk: one safetensors file with a checksum of its tensors.
 
-A flipped bit in a file of weights gives other weights that load without a word. So the file carries a digest of all
-names, types, shapes and numbers, and whoever reads it compares.
+A file of weights with a flipped bit would load without an error. So the file contains a digest of all names, types,
+shapes and numbers, which is compared on reading.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def contiguous(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_weights(matcher: nn.Module, path: Path) -> None:
-    """All weights as one safetensors file, complete or not at all."""
+    """Write all weights as one safetensors file, complete or not at all."""
     tensors = contiguous(matcher.state_dict())
     with write_atomically(path) as handle:
         handle.write(save(tensors, metadata={CHECKSUM: _digest(tensors)}))
 
 
 def load_weights(matcher: nn.Module, path: Path) -> None:
-    """Give `matcher` the weights of a file; one that is damaged is refused."""
+    """Load the weights of a file into `matcher`; a damaged file is refused."""
     matcher.load_state_dict(_read(path))
 
 
 def load_if_whole(matcher: nn.Module, path: Path) -> bool:
-    """Load the weights of a file if it is there and whole."""
+    """Load the weights of a file if it exists and is undamaged."""
     if not path.exists() or not is_whole(path):
         return False
     load_weights(matcher, path)
@@ -48,7 +48,7 @@ def load_if_whole(matcher: nn.Module, path: Path) -> bool:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file has what was written; a damaged one is named, and what it held is made again."""
+    """Whether a file is undamaged; a damaged one is reported, and its content is computed again."""
     try:
         _read(path)
     except LimbeckError:
@@ -64,7 +64,7 @@ def _read(path: Path) -> dict[str, Tensor]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
     except (SafetensorError, OSError, ValueError) as error:
         raise bad_input(path, "is damaged", REMEDY) from error
-    # A file without metadata is a checkpoint's, which has a manifest, or one that an earlier version wrote.
+    # A file without metadata belongs to a checkpoint, which has a manifest, or to an earlier version.
     if told is not None and told != {CHECKSUM: _digest(tensors)}:
         raise bad_input(path, "is damaged", REMEDY)
     return tensors

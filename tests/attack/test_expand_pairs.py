@@ -130,7 +130,9 @@ def test_the_commands_refuse_damaged_data_in_one_line(pairs: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("verb", ["expand", "pairs"])
-def test_killed_at_any_point_a_command_ends_as_if_nobody_had(verb: str, t5: str, large: Path, tmp_path: Path) -> None:
+def test_killed_at_any_point_a_command_ends_with_the_same_result(
+    verb: str, t5: str, large: Path, tmp_path: Path
+) -> None:
     how = ["expand", large, "--model", t5, "--top-k", 5, "--max-length", 8, "--batch-size", 4]
     if verb == "pairs":
         source = write_ranking(tmp_path / "source", 3000, 1500)

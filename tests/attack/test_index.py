@@ -153,7 +153,7 @@ def changes(folder: Path) -> dict[str, list[object]]:
 
 
 @pytest.mark.parametrize("change", ["build", "add", "delete", "both", "compact"])
-def test_killed_at_any_point_an_index_ends_as_if_nobody_had(change: str, place: Path, tmp_path: Path) -> None:
+def test_killed_at_any_point_an_index_ends_with_the_same_result(change: str, place: Path, tmp_path: Path) -> None:
     def arguments(out: Path) -> list[object]:
         if change == "build":
             return ["index", place / "model", place / "first.jsonl", "--kind", "hnsw", "--out", out]
@@ -196,7 +196,7 @@ WRITER = """
 """
 
 
-def test_searches_while_somebody_writes_see_the_old_index_or_the_new_one(model: DualEncoder, tmp_path: Path) -> None:
+def test_searches_during_a_write_see_the_old_index_or_the_new_one(model: DualEncoder, tmp_path: Path) -> None:
     base, extra = make_corpus(80, 5), make_corpus(20, 6)
     states = []
     for number, texts in enumerate((base, dict(list(base.items())[15:]) | extra)):

@@ -13,7 +13,7 @@ def test_every_command_that_runs_models_has_the_option(limbeck, verb):
     assert "--device" in limbeck(verb, "--help").out
 
 
-def test_what_is_no_device_is_one_line(limbeck, tmp_path):
+def test_an_invalid_device_is_a_one_line_error(limbeck, tmp_path):
     done = limbeck("evaluate", "bm25", "pydocs", "--device", "gpu")
     assert done.code == 2
     assert done.err == "limbeck: device 'gpu': is not a device; use cpu, cuda, cuda:1 or mps\n"
@@ -21,7 +21,7 @@ def test_what_is_no_device_is_one_line(limbeck, tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("how", ["option", "variable"])
-def test_a_device_that_is_not_there_is_one_line(limbeck, tiny_bert, beir, tmp_path, monkeypatch, how):
+def test_a_missing_device_is_a_one_line_error(limbeck, tiny_bert, beir, tmp_path, monkeypatch, how):
     if how == "variable":
         monkeypatch.setenv("LIMBECK_DEVICE", "cuda")
     option = ["--device", "cuda"] if how == "option" else []

@@ -76,7 +76,7 @@ def test_mistakes_are_one_line(limbeck, models, tiny_bert, tmp_path):
     assert not list(tmp_path.glob("near*"))
 
 
-def test_killed_again_and_again_it_ends_as_if_nobody_had(models, tmp_path):
+def test_killed_repeatedly_it_ends_with_the_same_result(models, tmp_path):
     (tmp_path / "log.txt").write_text(
         "".join(f"{one} {two} {three}\n" for one in FILLERS for two in FILLERS for three in FILLERS)
     )

@@ -166,7 +166,7 @@ def test_results_are_not_written_over_what_is_read(limbeck, index, beir, tmp_pat
     assert (beir / "queries.jsonl").read_bytes() == queries and limbeck("search", index, "copy").code == 0
 
 
-def test_an_index_whose_model_is_gone_or_damaged_says_so(limbeck, index):
+def test_an_index_whose_model_is_missing_or_damaged_raises_an_error(limbeck, index):
     config = index / "model" / "config.json"
     config.write_text(config.read_text().replace("intermediate_size", "intermediate_si{e"))
     assert_one_line_about(limbeck("search", index, "copy"), "model", "build the index again")
@@ -189,7 +189,7 @@ def test_changed_fields_are_another_index(limbeck, tmp_path):
         assert limbeck(*command).code == code
 
 
-def test_bm25_alone_needs_no_model(limbeck, beir, tmp_path):
+def test_an_index_with_only_bm25_needs_no_model(limbeck, beir, tmp_path):
     assert limbeck("index", beir, "--no-dense", "--out", tmp_path / "words").code == 0
     assert limbeck("search", tmp_path / "words", "copy the file").code == 0
     assert_one_line_about(limbeck("search", tmp_path / "words", "copy", "--mode", "dense"), "has no dense part")

@@ -33,7 +33,7 @@ def test_json_keeps_everything_as_escapes():
     assert json.loads(text)["id"] == EVIL
 
 
-def test_whatever_is_printed_passes_through(capsys):
+def test_all_output_passes_through(capsys):
     with printable_streams():
         print(EVIL)
         print(EVIL, file=sys.stderr)
@@ -49,7 +49,7 @@ def terminal() -> PrintableConsole:
     return console
 
 
-def test_tables_and_styled_texts_bring_no_escapes_and_no_markup_of_their_own():
+def test_tables_and_styled_texts_contain_no_escapes_and_no_markup():
     console, table = terminal(), Table(EVIL)
     table.add_row(EVIL)
     table.add_row(Text(EVIL, style="bold"))

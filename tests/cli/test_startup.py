@@ -64,7 +64,7 @@ def test_help_and_mistakes_import_nothing_heavy(calls, code):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_limbeck_alone_prints_its_help_line_by_line(limbeck):
+def test_limbeck_without_arguments_prints_its_help(limbeck):
     done = limbeck()
     assert done.code == 0 and not done.err
     assert len(done.out.splitlines()) > 15 and "evaluate" in done.out

@@ -40,6 +40,6 @@ def test_numbers_are_never_cut(width):
     assert ("0.868 ±0.006" in text) == (width == 200)
 
 
-def test_a_column_that_nobody_filled_is_left_out():
+def test_an_empty_column_is_left_out():
     heading = shown(ROWS, 200).splitlines()[0]
     assert "ms/query" not in heading and re.search(r"pairs/s\s+size", heading)

@@ -68,7 +68,7 @@ def test_tune_prints_the_curve_with_both_ends(limbeck, index, beir):
     assert f"MRR@10 {shown:.3f} against" in said and said.count(f" {shown:.3f} against") == 2
 
 
-def test_a_few_queries_do_not_replace_reciprocal_rank_fusion_unless_told_to(limbeck, index, beir):
+def test_a_few_queries_do_not_replace_reciprocal_rank_fusion_by_default(limbeck, index, beir):
     done = limbeck("tune", index, beir, "--alphas", "0.3,0.5")
     said = " ".join(done.out.split())
     assert done.code == 0 and SearchIndex.open(index).manifest.alpha is None
@@ -131,7 +131,7 @@ def test_mistakes_are_one_line_and_leave_the_index_as_it_was(limbeck, index, bei
     assert SearchIndex.open(index).manifest.alpha == before
 
 
-def test_nothing_relevant_leaves_alpha_alone(limbeck, index, beir):
+def test_without_relevant_documents_alpha_is_not_changed(limbeck, index, beir):
     judged = (beir / "qrels" / "dev.tsv").read_text().splitlines()
     lines = [judged[0], *(line.rpartition("\t")[0] + "\t0" for line in judged[1:])]
     (beir / "qrels" / "dev.tsv").write_text("\n".join(lines) + "\n")

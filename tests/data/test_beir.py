@@ -14,7 +14,7 @@ GOOD = jsonl(DOCUMENTS)
 
 
 @pytest.mark.parametrize("gz", ["", ".gz"])
-def test_a_folder_is_read_as_it_stands(tmp_path: Path, gz: str) -> None:
+def test_a_folder_is_read_without_changes(tmp_path: Path, gz: str) -> None:
     data = load_beir(beir_folder(tmp_path / "pets", gz=gz))
     assert data.name == "pets"
     assert dict(data.corpus.items()) == {

@@ -55,7 +55,7 @@ def test_a_changed_file_is_read_again_and_its_old_table_dropped(tmp_path: Path, 
 
 @pytest.mark.parametrize("damage", [b"", b"ARROW1 and no more", None])
 @pytest.mark.parametrize("suffix", [".arrow", ".ids.npy", ".sums.json"])
-def test_a_damaged_or_missing_table_is_made_anew(
+def test_a_damaged_or_missing_table_is_made_again(
     tmp_path: Path, tables: Path, damage: bytes | None, suffix: str
 ) -> None:
     folder = beir_folder(tmp_path / "a")

@@ -89,13 +89,13 @@ def test_without_passages_the_contexts_are_the_corpus(tmp_path: Path) -> None:
         assert data.qrels["train"]["train-1"] == {"2": 1}
 
 
-def test_a_latest_file_is_no_test_file(tmp_path: Path) -> None:
+def test_a_file_called_latest_is_not_a_test_file(tmp_path: Path) -> None:
     home = folder(tmp_path / "nq", passages=None)
     (home / "biencoder-nq-train.json").rename(home / "nq-latest-train.json")
     assert "train" in load_dpr(home).qrels
 
 
-def test_contexts_without_ids_are_told_apart_by_their_text(tmp_path: Path) -> None:
+def test_contexts_without_ids_are_distinguished_by_their_text(tmp_path: Path) -> None:
     train = [TRAIN[0] | {side: [{"title": "", "text": text} for text in texts] for side, texts in (
         ("positive_ctxs", ["good"]), ("hard_negative_ctxs", ["bad", "good"]), ("negative_ctxs", [])
     )}]  # fmt: skip
@@ -137,7 +137,7 @@ def test_bad_files_are_named_with_their_line(tmp_path: Path, name: str, content:
     assert name.removesuffix("2.json") in str(caught.value)
 
 
-def test_questions_without_any_passage_are_no_data_set(tmp_path: Path) -> None:
+def test_questions_without_any_passage_are_not_a_data_set(tmp_path: Path) -> None:
     file = write(tmp_path / "train.json", '[{"question": "x", "answers": ["y"]}]')
     with pytest.raises(
         LimbeckError, match=r"train\.json: has questions without contexts; put psgs_w100\.tsv next to it"
@@ -145,7 +145,7 @@ def test_questions_without_any_passage_are_no_data_set(tmp_path: Path) -> None:
         load(file)
 
 
-def test_answers_alone_are_no_data_set(tmp_path: Path) -> None:
+def test_answers_without_questions_are_not_a_data_set(tmp_path: Path) -> None:
     home = tmp_path / "nq"
     write(home / "nq-test.qa.csv", "what\t['x']\n")
     with pytest.raises(LimbeckError, match=r"psgs_w100\.tsv: no such file"):

@@ -28,7 +28,7 @@ def test_a_line_longer_than_a_block_stays_whole(tmp_path: Path) -> None:
     assert next(block for _, block in blocks(file, size=10)).startswith(b"x" * 1000 + b"\n")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_line(tmp_path: Path) -> None:
     for content in ("\ufeff1\ta\n2\tb\n", "\ufeff1\ta"):
         assert next(lines(write(tmp_path / "a.tsv", content))) == (1, "1\ta")
 

@@ -19,7 +19,7 @@ def test_nothing_there_says_what_could_be(tmp_path: Path) -> None:
         load(tmp_path / "nothing")
 
 
-def test_a_folder_of_something_else_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_a_folder_without_a_data_set_names_the_expected_files(tmp_path: Path) -> None:
     write(tmp_path / "holiday.jpg", "x")
     with pytest.raises(LimbeckError, match=r"is not a data set.*corpus\.jsonl.*collection\.tsv.*psgs_w100\.tsv.*pairs"):
         load(tmp_path)

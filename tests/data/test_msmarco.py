@@ -152,7 +152,7 @@ def test_runs_keep_their_scores_and_refuse_ones_that_are_none(folder: Path, kind
         load_msmarco(folder).runs["test2019"]
 
 
-def test_columnar_lists_equal_the_nested_dict_they_stand_for() -> None:
+def test_columnar_lists_equal_the_nested_dict() -> None:
     queries = Texts.from_dict({f"q{number}": "x" for number in range(50)})
     corpus = Texts.from_dict({f"d{number}": "x" for number in range(30)})
     generator = np.random.default_rng(0)

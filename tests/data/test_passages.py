@@ -72,7 +72,7 @@ def test_ids_are_read_from_lines_and_from_records(tmp_path: Path) -> None:
         list(iterate_ids(write(tmp_path / "gone.jsonl", [{"text": "x"}])))
 
 
-def test_texts_may_stand_in_a_table(tmp_path: Path) -> None:
+def test_texts_may_be_in_a_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id,text,title\n7,"one, two",\nb,three,four\n')
     assert dict(load_texts(tmp_path / "a.csv").items()) == {"7": "one, two", "b": "four three"}
     pq.write_table(pa.table({"_id": [1, 2], "text": ["x", ""]}), tmp_path / "a.parquet")
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_a_table_of_texts_is_named(tmp_path: Path) -> None:
         ("d\x001", "a character that is not allowed in ids"),
     ],
 )
-def test_a_line_that_is_no_id_is_named(tmp_path, line, words):
+def test_a_line_that_is_not_an_id_is_named(tmp_path, line, words):
     (tmp_path / "ids.txt").write_text(f"d0\n{line}\n")
     with pytest.raises(LimbeckError, match=f"ids.txt:2: .*{words}"):
         list(iterate_ids(tmp_path / "ids.txt"))

@@ -35,7 +35,7 @@ def fingerprint(first: str, hash_seed: str) -> str:
     return done.stdout.strip()
 
 
-def test_splits_are_large_enough_to_train_on_and_to_tell_methods_apart(pydocs: RankingData) -> None:
+def test_splits_are_large_enough_to_train_on_and_to_compare_methods(pydocs: RankingData) -> None:
     sizes = {split: len(judged) for split, judged in pydocs.qrels.items()}
     assert sizes["train"] >= 900
     assert sizes["dev"] >= 150
@@ -53,7 +53,7 @@ def test_every_query_has_one_document_that_is_in_the_corpus(pydocs: RankingData)
             assert document_id in pydocs.corpus
 
 
-def test_no_package_stands_in_two_splits(pydocs: RankingData) -> None:
+def test_no_package_is_in_two_splits(pydocs: RankingData) -> None:
     splits: dict[str, set[str]] = {}
     for split, judged in pydocs.qrels.items():
         for grades in judged.values():
@@ -111,7 +111,7 @@ def test_users_find_familiar_functions_under_the_names_they_type(pydocs: Ranking
         assert name in pydocs.corpus
 
 
-def test_the_same_installation_gives_the_same_data_whatever_was_imported_before() -> None:
+def test_the_same_installation_gives_the_same_data_after_any_imports() -> None:
     plain = fingerprint("", hash_seed="1")
     assert len(plain) == len(hashlib.sha256().hexdigest())
     assert fingerprint("import asyncio, json, sklearn", hash_seed="2") == plain

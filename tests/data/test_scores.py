@@ -112,7 +112,7 @@ def test_hofstaetters_triples_count_each_pair_once(
     assert [next(stream) for _ in range(3)] == [(1, "q1", "d1", 9.5), (1, "q1", "d2", -1.25), (2, "q1", "d1", 9.5)]
 
 
-def test_texts_without_data_become_a_data_set_of_their_own(tmp_path: Path) -> None:
+def test_texts_without_data_become_a_data_set(tmp_path: Path) -> None:
     records = [TEXTS | {"label": [4, 1]}, TEXTS | {"negative": "fish  swim", "label": [4, 2]}]
     records.append(TEXTS | {"query": "other", "positive": "fish swim", "label": [1, 0]})
     file = write(tmp_path / "mined.jsonl", jsonl(records))
@@ -203,7 +203,7 @@ def test_margins_to_two_documents_of_one_query_have_no_common_scale(tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", ["", "a b c\n", "1\t2\t3\n"])
-def test_what_is_no_score_file_says_what_would_be(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_a_score_file_raises_an_error_with_the_formats(tmp_path: Path, content: str) -> None:
     with pytest.raises(LimbeckError, match=r"TREC run"):
         read_scores(write(tmp_path / "a.txt", content))
 

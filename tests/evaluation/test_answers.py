@@ -77,7 +77,7 @@ def test_tokens_are_those_of_dpr():
         ("", "a", False),
     ],
 )
-def test_an_answer_occurs_where_its_tokens_stand_in_a_row(text, answer, found):
+def test_an_answer_occurs_if_its_tokens_are_consecutive(text, answer, found):
     assert has_answer(text, [answer_tokens(answer)]) is found
     assert has_answer(text, [["zzz"], answer_tokens(answer)]) is found
 
@@ -148,7 +148,7 @@ def write_dpr(folder):
     return folder
 
 
-def test_a_split_with_answers_alone_is_measured_by_them(tmp_path, limbeck):  # noqa: F811
+def test_a_split_with_only_answers_is_measured_by_them(tmp_path, limbeck):  # noqa: F811
     folder = write_dpr(tmp_path / "nq")
     done = lb.evaluate("bm25", folder, measures=["answer_recall@5", "answer_recall@1"])
     assert (done.count, done.measures) == (2, {"answer_recall@5": 0.5, "answer_recall@1": 0.5})

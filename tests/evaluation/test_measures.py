@@ -98,7 +98,7 @@ def test_a_judged_query_that_the_run_misses_counts_as_zero() -> None:
     assert result.unranked == 2
 
 
-def test_a_query_that_nobody_judged_is_left_out() -> None:
+def test_an_unjudged_query_is_left_out() -> None:
     result = evaluate_run({"a": {"x": 1.0}, "extra": {"x": 1.0}}, {"a": {"x": 1}}, ["mrr@10"])
     assert result.query_ids == ("a",)
     assert result.means["mrr@10"] == 1.0
@@ -116,7 +116,7 @@ def test_a_judged_query_without_relevant_documents_counts_as_zero_as_in_trec_eva
     assert set(aggregate.values()) == {0.5}
 
 
-def test_relevance_level_two_is_trec_deep_learnings_binary_cut_and_leaves_ndcg_alone() -> None:
+def test_relevance_level_two_is_trec_deep_learnings_binary_cut_and_does_not_change_ndcg() -> None:
     run, qrels = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": 1, "b": 3, "c": 2}}
     one, two = (evaluate_run(run, qrels, ["ndcg@10", "mrr@10", "recall@2", "map"], level) for level in (1, 2))
     assert one["ndcg@10"] == two["ndcg@10"]
@@ -125,7 +125,7 @@ def test_relevance_level_two_is_trec_deep_learnings_binary_cut_and_leaves_ndcg_a
     assert two["map"] == pytest.approx((1 / 2 + 2 / 3) / 2)
 
 
-def test_all_measures_break_ties_alike_whatever_the_order_of_the_run() -> None:
+def test_all_measures_break_ties_in_the_same_way_for_any_order_of_the_run() -> None:
     qrels = {"q": {"a": 1}}
     for documents in (["a", "b"], ["b", "a"]):
         run = {"q": dict.fromkeys(documents, 1.0)}
@@ -134,7 +134,7 @@ def test_all_measures_break_ties_alike_whatever_the_order_of_the_run() -> None:
     assert ranked({"a": 1.0, "c": 1.0, "b": 2.0}) == ["b", "c", "a"]
 
 
-def test_scores_that_differ_beyond_single_precision_are_told_apart() -> None:
+def test_scores_that_differ_beyond_single_precision_are_distinguished() -> None:
     run = {"q": {"a": 1.0 + 1e-12, "b": 1.0}}
     assert evaluate_run(run, {"q": {"a": 1}}, ["map", "mrr@10"]).means == {"map": 1.0, "mrr@10": 1.0}
 

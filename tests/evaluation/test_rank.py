@@ -125,7 +125,7 @@ def test_retrieval_takes_vectors_from_the_store_and_adds_what_it_lacks(data: Ran
     assert second.encoded == []
 
 
-def test_progress_is_counted_in_texts_whatever_the_blocks(data: RankingData) -> None:
+def test_progress_is_counted_in_texts_for_any_blocks(data: RankingData) -> None:
     seen: dict[str, list[int]] = {}
 
     class Reporter:

@@ -56,7 +56,7 @@ def test_a_real_difference_is_found() -> None:
         assert np.mean([test(values) < 0.05 for values in draws]) > 0.8
 
 
-def test_bootstrap_interval_comes_close_to_the_normal_one_and_depends_on_the_seed_alone() -> None:
+def test_bootstrap_interval_is_close_to_the_normal_one_and_depends_only_on_the_seed() -> None:
     differences = np.random.default_rng(4).normal(0.2, 1, 400)
     low, high = bootstrap_interval(differences, seed=1)
     half = 1.96 * differences.std() / np.sqrt(400)
@@ -109,7 +109,7 @@ def noisy(labels: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndar
 
 
 @pytest.mark.parametrize("measure", ["auc", "accuracy", "spearman"])
-def test_pair_systems_of_equal_quality_are_rarely_told_apart_and_unequal_ones_mostly(measure: str) -> None:
+def test_pair_systems_of_equal_quality_rarely_differ_significantly_and_unequal_ones_mostly(measure: str) -> None:
     # Accuracies of 0.75 and 0.60 on 200 pairs differ by 3.2 standard errors: by the normal law a power of 0.9.
     rng = np.random.default_rng(5)
     equal, unequal = [], []

@@ -74,7 +74,7 @@ def test_the_curve_is_the_mean_of_eq_7_over_the_queries() -> None:
     assert found.alpha == max(found.curve, key=lambda point: point.value).alpha
 
 
-def test_parts_that_err_apart_are_better_together_and_alpha_finds_their_scales() -> None:
+def test_parts_with_different_errors_are_better_together_and_alpha_finds_their_scales() -> None:
     raw, qrels = complementary(300)
     found = tune_alpha(as_lists(raw), qrels, rows_of)
     assert 0.02 <= found.alpha <= 0.12  # 1/20 weighs both alike, as their noise is
@@ -119,7 +119,7 @@ def test_a_judged_document_that_is_not_indexed_counts_as_missed() -> None:
     assert tune_alpha(lists, qrels, rows_of, "recall@10", [0.1]).value == 0.5
 
 
-def test_the_grid_stands_around_the_ratio_of_the_scales() -> None:
+def test_the_grid_is_around_the_ratio_of_the_scales() -> None:
     lists = {"a": (listed({1: 0.9, 2: 0.4}), listed({1: 12.0, 2: 2.0})), "b": (listed({1: 1.0}), listed({}))}
     assert first_grid(lists) == [0, *(step * 10.0**d for d in range(-4, 1) for step in (1, 2, 5))]  # 0.5 / 10
     assert first_grid({"b": lists["b"]})[:4] == [0, 0.01, 0.02, 0.05]
@@ -153,7 +153,7 @@ def test_cross_fitting_takes_no_credit_for_the_choice() -> None:
     assert cross_fitted(alphas, clear).tolist() == [1.0] * 40
 
 
-def test_bad_input_is_told() -> None:
+def test_bad_input_raises_an_error() -> None:
     raw, qrels = complementary(3)
     with pytest.raises(LimbeckError, match="alpha is nan"):
         tune_alpha(as_lists(raw), qrels, rows_of, alphas=[0.1, math.nan])

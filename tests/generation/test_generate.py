@@ -81,7 +81,7 @@ def test_queries_that_measure_a_model_are_refused(data, tmp_path, split):
         lb.generate(data, tmp_path / "near.jsonl", split=split)
 
 
-def test_a_split_that_is_not_there_is_named(data, tmp_path):
+def test_a_missing_split_is_named(data, tmp_path):
     with pytest.raises(LimbeckError, match=r"no judgements for split 'trian'; did you mean 'train'"):
         lb.generate(data, tmp_path / "near.jsonl", split="trian")
 
@@ -110,7 +110,7 @@ def test_a_file_of_queries_is_enough(tmp_path):
         lb.generate(tmp_path / "log.txt", tmp_path / "other.jsonl", split="train")
 
 
-def test_spans_need_documents_alone(data, tmp_path):
+def test_spans_only_need_documents(data, tmp_path):
     (tmp_path / "docs.txt").write_text("Copy the file first. Then open it.\n\nSort each list by name.\n")
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "corpus.jsonl").write_bytes((data / "corpus.jsonl").read_bytes())
@@ -180,7 +180,7 @@ def test_work_that_was_cut_short_goes_on_and_ends_the_same(data, tmp_path, monke
     assert lb.generate(tmp_path / "log.txt", out) == done and not asked
 
 
-def test_a_kill_before_the_manifest_was_written_is_no_harm(data, tmp_path, monkeypatch):
+def test_a_kill_before_the_manifest_is_written_does_no_harm(data, tmp_path, monkeypatch):
     out = tmp_path / "near.jsonl"
     with monkeypatch.context() as patched:
         patched.setattr("limbeck.generation.generate.checksum", lambda _: 1 / 0)
@@ -195,7 +195,7 @@ def test_a_kill_before_the_manifest_was_written_is_no_harm(data, tmp_path, monke
     ]  # fmt: skip
 
 
-def test_a_file_of_somebody_else_is_not_touched(data, tmp_path):
+def test_a_file_of_another_user_is_not_changed(data, tmp_path):
     out = tmp_path / "near.jsonl"
     out.write_text('{"mine": 1}\n')
     with pytest.raises(

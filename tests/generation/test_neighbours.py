@@ -126,7 +126,7 @@ def test_one_token_of_a_query_always_stays(models, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["bart", "t5"])
-def test_what_is_written_depends_on_seed_id_and_number_alone(models, kind):
+def test_generated_queries_depend_only_on_seed_id_and_number(models, kind):
     how = {"noise": 1.5, "mask": 0.2}
     whole = written(models[kind], **how)
     assert written(models[kind], ROWS[4:5], **how) == whole[4:5]
@@ -140,6 +140,6 @@ def test_new_queries_have_a_longest_length(models):
         assert all(len(query.split()) <= 2 for query in queries)
 
 
-def test_what_is_no_seq2seq_model_is_refused(tiny_bert):
+def test_a_model_that_is_not_seq2seq_is_refused(tiny_bert):
     with pytest.raises(LimbeckError, match="a bert is not a seq2seq model; give a model like T5 or BART"):
         Seq2Seq.load(tiny_bert)

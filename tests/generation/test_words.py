@@ -24,7 +24,7 @@ def test_words_are_dropped_at_the_rate_asked_for_and_keep_their_order():
     assert all(words == sorted(words) for words in found)
 
 
-def test_neighbours_are_swapped_and_no_word_is_lost():
+def test_neighbouring_words_are_swapped_and_none_is_lost():
     found = changed(drop=0.0, swap=0.3)
     assert all(sorted(words) == WORDS for words in found)
     moved = [sum(word != other for word, other in zip(words, WORDS, strict=True)) for words in found]
@@ -48,7 +48,7 @@ def test_two_words_and_one():
     assert set(lists[1]) == {"copy"}  # nothing else can be made of it; it is left out as known
 
 
-def test_perturbations_depend_on_seed_id_and_number_alone():
+def test_perturbations_depend_only_on_seed_id_and_number():
     whole = Perturb().write(ROWS)
     assert Perturb().write(ROWS[7:8]) == whole[7:8]
     assert [queries[:2] for queries in Perturb(per_query=3).write(ROWS)] == whole

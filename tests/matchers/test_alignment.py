@@ -88,7 +88,7 @@ def test_an_aligned_student_has_nearly_the_vectors_of_its_reference_and_keeps_th
     assert np.allclose(SentenceTransformer(str(tmp_path / "student")).encode_document(new), vectors, atol=1e-5)
 
 
-def test_the_map_stands_ahead_of_a_scale(tiny_bert, reference):
+def test_the_map_comes_before_a_scale(tiny_bert, reference):
     model, some = lb.load(reference), texts(200)
     lengths = {"query_length": 16, "document_length": 16}
     student = build(matcher_config(init_from=tiny_bert, layers=1, scale=9, **lengths))
@@ -129,7 +129,7 @@ def test_another_models_document_tower_is_never_trained_and_has_no_dropout(tiny_
     assert all(mode != (".document." in name) for name, mode in modes.items())
 
 
-def test_stored_vectors_stand_in_for_documents(tiny_bert, reference):
+def test_stored_vectors_replace_documents(tiny_bert, reference):
     from limbeck.matchers.base import TextBatch
 
     student = build(matcher_config(init_from=tiny_bert, layers=1, document=str(reference), document_length=16)).eval()

@@ -39,7 +39,7 @@ def test_scores_are_near_those_of_float32_and_do_not_tie(matcher):
     assert not np.array_equal(half, coarse)  # what follows the transformer is not rounded to 8 bits
 
 
-def test_its_outputs_are_keyed_apart_and_it_is_as_before_afterwards(matcher):
+def test_its_outputs_have_another_key_and_it_is_restored_afterwards(matcher):
     exact, identity = matcher.score(PAIRS), matcher.identity()
     with in_bf16(matcher):
         assert matcher.identity() == identity | {"bf16": True}

@@ -74,7 +74,7 @@ def test_by_hand():
     assert choose_threshold(np.array([0.9, 0.8]), np.array([True, False]), "precision=1")[0] == pytest.approx(0.85)
 
 
-def test_it_lies_beside_the_model(tmp_path):
+def test_it_is_in_the_models_folder(tmp_path):
     found = calibrate(*some_pairs())
     found.save(tmp_path)
     assert Calibration.load(tmp_path) == found

@@ -88,7 +88,7 @@ def by_transformers(start, left, right, split):
 
 
 @pytest.mark.parametrize("split", [1, 2])
-def test_a_pair_goes_through_the_pretrained_layers_first_apart_and_then_together(tiny_bert, split):
+def test_the_first_pretrained_layers_read_texts_separately_and_the_rest_together(tiny_bert, split):
     model = made(tiny_bert, split_layers=split, outputs=2)
     pairs = [("copy a file", "sort the list of numbers"), ("open", ""), ("read a line of text", "a")]
     for pair, found in zip(pairs, model.score(pairs), strict=True):
@@ -107,7 +107,7 @@ def test_relatives_of_bert_can_be_split(tiny_bert, tmp_path, kind):
     assert np.allclose(model.score([("copy a file", "sort")]), wanted.numpy(), atol=1e-5)
 
 
-def test_three_quarters_of_the_layers_are_split_unless_told_otherwise(tiny_bert):
+def test_three_quarters_of_the_layers_are_split_by_default(tiny_bert):
     assert len(made(tiny_bert).head.layers) == 1  # of three
     assert len(made(tiny_bert, layers=2).head.layers) == 1
     assert len(made(tiny_bert, layers=[0, 2], split_layers=1).head.layers) == 1

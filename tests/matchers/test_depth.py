@@ -71,7 +71,7 @@ def test_a_student_of_chosen_layers_is_saved_and_loaded_with_the_same_vectors(ti
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_keeps_chosen_layers_and_says_so_on_disk(family, tmp_path):
+def test_every_family_keeps_chosen_layers_and_records_them_on_disk(family, tmp_path):
     torch.manual_seed(0)
     model = FAMILIES[family]()
     keep_layers(model, [0, 3])

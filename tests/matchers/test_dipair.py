@@ -284,7 +284,7 @@ def test_a_text_is_projected_alike_on_every_side_until_training_parts_them(tiny_
     assert len({weight.data_ptr() for weight in weights}) == 3
 
 
-def test_each_side_has_a_projection_of_its_own(tiny_bert):
+def test_each_side_has_a_separate_projection(tiny_bert):
     """By hand: what a text keeps, by its own side's matrix; and what the head gets in a batch is that too."""
     model = disturb(build(spec(tiny_bert, dim=16, tokens=(2, 2), document_length=16)))
     texts = ["copy a file", "sort a list"]

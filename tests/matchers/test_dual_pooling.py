@@ -66,7 +66,7 @@ def tiny_distilbert(tiny_bert, tmp_path_factory) -> str:
 @pytest.mark.parametrize("pooling", ["special", "weighted"])
 @pytest.mark.parametrize("model", ["tiny_bert", "tiny_distilbert"])
 @pytest.mark.parametrize("chunk", [None, 2])
-def test_proxies_are_those_of_each_pair_alone(request, model, pooling, chunk):
+def test_proxies_depend_only_on_their_pair(request, model, pooling, chunk):
     """Padding, chunks and lists change nothing; the long document is cut by the tokenizer."""
     start = request.getfixturevalue(model)
     ours = cross_encoder(start, pooling)
@@ -83,7 +83,7 @@ def test_proxies_are_those_of_each_pair_alone(request, model, pooling, chunk):
 
 
 @pytest.mark.parametrize("pooling", ["special", "weighted"])
-def test_texts_read_side_by_side_have_special_tokens_of_their_own_in_no_sum(tiny_bert, pooling):
+def test_special_tokens_of_texts_read_together_are_in_no_sum(tiny_bert, pooling):
     """[CLS] query [SEP] [CLS] document [SEP], by `across`."""
     ours = cross_encoder(tiny_bert, pooling, across=-4.0)
     features = ours.model.preprocess(PAIRS[:6])
@@ -179,7 +179,7 @@ def test_poolings_and_across_are_part_of_who_a_model_is(tiny_bert):
     assert not np.allclose(models[1].score(PAIRS), models[2].score(PAIRS))
 
 
-def test_a_pooling_that_is_none_is_refused_by_its_file(tiny_bert, tmp_path):
+def test_an_unknown_pooling_is_refused_with_its_file(tiny_bert, tmp_path):
     cross_encoder(tiny_bert, "weighted").save_pretrained(tmp_path / "model")
     (place,) = tmp_path.glob("model/1_DualPooling/config.json")
     place.write_text(json.dumps({"pooling": "everything"}))

@@ -278,7 +278,7 @@ def test_weights_that_may_not_be_read_are_called_so(foreign):
         load(folder)
 
 
-def test_weights_that_are_no_file_are_called_so(foreign):
+def test_weights_that_are_not_a_file_are_reported_as_such(foreign):
     folder = foreign("dual encoder")
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").mkdir()

@@ -156,7 +156,7 @@ def test_a_missing_folder_is_named(name):
         load(name)
 
 
-def test_a_folder_that_is_no_model_is_named(tmp_path):
+def test_a_folder_that_is_not_a_model_is_named(tmp_path):
     with pytest.raises(LimbeckError, match="cannot be loaded as a model .no config.json."):
         load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
@@ -180,7 +180,7 @@ def test_rank_orders_by_score_and_keeps_the_order_of_equals(tiny_bert):
         classes.rank("copy a file", documents)
 
 
-def test_a_cross_encoder_that_pools_texts_apart_ranks_before_training_and_loads_again(minilm, tmp_path):
+def test_a_cross_encoder_with_separate_pooling_ranks_before_training_and_loads_again(minilm, tmp_path):
     spec = matcher_config(kind="cross_encoder", start=minilm, pooling="segments", query_length=16, document_length=48)
     ours = build(spec)
     assert [ours.rank(query, DOCUMENTS)[0][0] for query in QUERIES] == [0, 1, 2]
@@ -210,7 +210,7 @@ def test_a_model_whose_positions_cannot_be_given_is_refused(tiny_bert, monkeypat
         build(matcher_config(kind="cross_encoder", start=tiny_bert, pooling="segments"))
 
 
-def test_texts_pooled_apart_have_the_cosine_of_their_own_tokens_means(tiny_bert):
+def test_separately_pooled_texts_have_the_cosine_of_their_token_means(tiny_bert):
     from limbeck.matchers.segments import SegmentPooling
 
     torch.manual_seed(0)

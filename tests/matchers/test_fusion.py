@@ -94,7 +94,7 @@ def virt_by_hand(head, x, y):
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_the_adapted_interaction_is_the_papers_whatever_it_is_padded_with(outputs):
+def test_the_adapted_interaction_is_the_papers_for_any_padding(outputs):
     head = disturbed(VirtInteraction(6, outputs, 0.1))
     left, right = token_texts([3, 1, 7, 2], 6), token_texts([2, 9, 4], 6, seed=1)
     rows = np.array([[a, b] for a in range(4) for b in range(3)])
@@ -106,7 +106,7 @@ def test_the_adapted_interaction_is_the_papers_whatever_it_is_padded_with(output
             assert np.allclose(found, wanted, atol=1e-5)
 
 
-def test_what_stands_in_padding_changes_no_score_and_gets_no_gradient():
+def test_padding_changes_no_score_and_gets_no_gradient():
     head = disturbed(VirtInteraction(4, 2, 0.0))
     generator = torch.Generator().manual_seed(0)
     mask = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]]).bool()  # padded on the right, and on the left

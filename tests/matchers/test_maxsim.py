@@ -37,7 +37,7 @@ def by_loops(queries: TokenVectors, documents: TokenVectors) -> np.ndarray:
 
 
 @pytest.mark.parametrize("at_once", [1, 100, 10**9])
-def test_every_pair_is_scored_as_by_a_loop_whatever_fits_in_memory(at_once):
+def test_every_pair_is_scored_as_in_a_loop_for_any_memory_limit(at_once):
     queries, documents = some_texts(QUERIES, 0), some_texts(DOCUMENTS, 1)
     scores = all_pairs(MaxSim(at_once=at_once), queries, documents)
     assert np.allclose(scores.numpy(), by_loops(queries, documents), atol=1e-5)

@@ -119,7 +119,7 @@ def test_a_dipair_remembers_the_name_of_its_start(tiny_bert, tmp_path):
     assert json.loads((tmp_path / "limbeck.json").read_text())["config"]["init_from"] == tiny_bert
 
 
-def test_a_transformer_in_a_folder_of_its_own_is_found(tiny_bert, tmp_path):
+def test_a_transformer_in_a_subfolder_is_found(tiny_bert, tmp_path):
     """As older versions of sentence-transformers laid a model out."""
     first = disturb(build(spec(tiny_bert, dim=8)))
     first.save_pretrained(tmp_path)

@@ -235,7 +235,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("change", "message"), BROKEN.values(), ids=BROKEN)
-def test_a_folder_that_is_not_sound_is_refused_in_one_line(tiny_bert, tmp_path, change, message):
+def test_a_damaged_folder_is_refused_in_one_line(tiny_bert, tmp_path, change, message):
     static(tiny_bert).save_pretrained(tmp_path / "model")
     (tmp_path / "model" / MANIFEST).unlink()
     change(tmp_path / "model")

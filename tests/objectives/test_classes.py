@@ -53,7 +53,7 @@ def test_two_classes_are_one_logit():
 
 
 @pytest.mark.parametrize("label", [3.0, -1.0])
-def test_a_label_that_is_no_class_is_named(batch, label):
+def test_a_label_that_is_not_a_class_is_named(batch, label):
     student, _, labels = batch
     labels[1, 0] = label
     with pytest.raises(LimbeckError, match=f"label {label:.0f} is not one of 3 classes; set outputs"):
@@ -68,7 +68,7 @@ def test_teacher_and_student_have_the_same_classes(batch):
         )
 
 
-def test_one_output_is_no_class(batch):
+def test_one_output_is_not_a_class(batch):
     student, _, labels = batch
     with pytest.raises(LimbeckError, match="not .pairs, 1, classes.; use a student with an output for each class"):
         class_ce()(Signals(scores=torch.tensor(student[..., 0])), None, targets_of(labels))

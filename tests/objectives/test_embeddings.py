@@ -63,7 +63,7 @@ def test_a_query_has_its_own_distance_and_the_mean_of_its_list(of, distance, uni
     assert found.tolist() == pytest.approx([by_hand(row, of, distance, unit) for row in range(QUERIES)])
 
 
-def test_on_texts_alone_every_text_counts_once_and_documents_of_other_processes_do_not():
+def test_without_lists_every_text_counts_once_and_documents_of_other_processes_do_not():
     _, objective = parse("match_embeddings")
     found = objective(signals(OURS), signals(THEIRS), targets(texts=slice(1, 4)))
     queries = [apart(OURS["queries"][row], THEIRS["queries"][row], "norm") for row in range(QUERIES)]
@@ -71,7 +71,7 @@ def test_on_texts_alone_every_text_counts_once_and_documents_of_other_processes_
     assert found.tolist() == pytest.approx([*queries, *documents])
 
 
-def test_the_gradient_of_the_norm_has_length_one_and_none_where_nothing_is_apart():
+def test_the_gradient_of_the_norm_has_length_one_and_is_zero_for_equal_vectors():
     values = {"queries": OURS["queries"].copy()}
     values["queries"][1] = THEIRS["queries"][1]
     ours = signals(values, gradient=True)

@@ -42,7 +42,7 @@ def padded(batch: Batch, width: int, student: float, teacher: float, label: floa
 @pytest.mark.parametrize(
     ("student", "teacher", "label"), [(0, 0, 0), (1e4, 1e4, 1), (NAN, NAN, NAN), (np.inf, -np.inf, 1)]
 )
-def test_padding_changes_nothing_whatever_it_holds(
+def test_padding_with_any_content_changes_nothing(
     objective: Objective, student: float, teacher: float, label: float
 ) -> None:
     batch = random_batch(seed=1)

@@ -78,7 +78,7 @@ def test_lower_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     torch.testing.assert_close(gradient.double(), exact_gradient, rtol=2**-7, atol=1e-4)
 
 
-def test_a_student_that_knows_nothing_loses_log_vocabulary_whatever_lengths_and_lists() -> None:
+def test_an_untrained_student_has_loss_log_vocabulary_for_all_lengths_and_lists() -> None:
     _, tokens = masked(seed=4, texts=5, tokens=200)
     with_tokens = tokens.shares.clone()
     with_tokens[:, 4] = 0  # the text without masked tokens
@@ -103,7 +103,7 @@ def test_queries_see_only_their_own_texts() -> None:
         torch.testing.assert_close(losses_of(noisy, alone)[0][0], losses_of(logits, tokens)[0][query])
 
 
-def test_nothing_masked_is_no_loss_and_still_part_of_the_graph() -> None:
+def test_without_masked_tokens_the_loss_is_zero_and_still_part_of_the_graph() -> None:
     nothing = ChosenTokens(torch.zeros(0).long(), torch.zeros(0).long(), torch.ones(3, 2))
     losses, gradient = losses_of(np.zeros((0, WORDS)), nothing)
     assert losses.tolist() == [0.0, 0.0, 0.0]

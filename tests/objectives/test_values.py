@@ -21,6 +21,7 @@ from limbeck.objectives import (
 )
 from limbeck.signals import Signals, Targets
 
+from .attention_reference import EXPECTED_OF_ATTENTION
 from .batches import NAN, call, losses_of, one_list, random_batch
 from .pair_reference import EXPECTED_OF_PAIRS
 from .reference import EXPECTED, EXPECTED_OF_CLASSES, EXPECTED_OF_TOKENS, expected
@@ -30,7 +31,8 @@ each = pytest.mark.parametrize("objective", EXPECTED, ids=str)
 
 
 def test_every_objective_has_a_formula_to_be_compared_with() -> None:
-    formulas = [*EXPECTED, *EXPECTED_OF_TOKENS, *EXPECTED_OF_CLASSES, *EXPECTED_OF_PAIRS, OF_EMBEDDINGS]
+    formulas = [*EXPECTED, *EXPECTED_OF_TOKENS, *EXPECTED_OF_CLASSES, *EXPECTED_OF_PAIRS, *EXPECTED_OF_ATTENTION]
+    formulas.append(OF_EMBEDDINGS)
     assert {objective.name for objective in formulas} == set(OBJECTIVES)
 
 
@@ -87,7 +89,7 @@ def test_equal_negatives_of_m3se_do_not_depend_on_their_order() -> None:
     torch.testing.assert_close(gradient[:, [0, 2, 1]], swapped_gradient)
 
 
-def test_several_positives_share_the_one_hot_target_evenly_whatever_their_grade() -> None:
+def test_several_positives_share_the_one_hot_target_evenly_for_any_grade() -> None:
     graded = one_list([0.5, 1.0, -1.0, 2.0], [NAN] * 4, [3.0, 0.0, 1.0, 0.0])
     plain = one_list([0.5, 1.0, -1.0, 2.0], [NAN] * 4, [1.0, 0.0, 1.0, 0.0])
     assert losses_of(one_hot(), graded)[0] == losses_of(one_hot(), plain)[0]
@@ -110,7 +112,7 @@ def test_no_smoothing_is_bit_for_bit_what_one_hot_always_was() -> None:
         assert torch.equal(gradient, plain_gradient)
 
 
-def test_a_smoothed_target_is_uniform_over_the_judged_documents_alone() -> None:
+def test_a_smoothed_target_is_uniform_over_the_judged_documents_only() -> None:
     batch = one_list([1.0, 0.0, 0.0, 2.0], [NAN] * 4, [1.0, 0.0, NAN, 0.0])
     _, gradient = losses_of(one_hot(smoothing=0.3), batch)
     q = torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64).softmax(-1)

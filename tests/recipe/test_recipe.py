@@ -147,7 +147,7 @@ def test_a_teacher_by_name_is_a_model_or_that_of_a_run_with_its_scores(tmp_path)
         ("damaged", "cannot be read; name a whole run, or a model"),
     ],
 )
-def test_a_run_without_a_teacher_to_share_says_so(tmp_path, teacher, line):
+def test_a_run_without_a_teacher_to_share_is_refused_with_that_reason(tmp_path, teacher, line):
     run = a_run(tmp_path / "run", "pydocs", teacher, trained=False)
     if teacher == "damaged":
         (run / "recipe.yaml").write_text("data: [")
@@ -203,7 +203,7 @@ def test_yaml_that_python_cannot_hold_is_one_line(tmp_path, text, words):
 
 
 @pytest.mark.parametrize("value", ["2020-99-99", "9" * 5000, "[" * 20_000, "{"])
-def test_a_value_that_is_no_yaml_is_told_from_a_path_that_is_not_there(value):
+def test_invalid_yaml_and_a_missing_path_give_different_errors(value):
     values = {"data": {"source": "pydocs"}, "stages": [{"objectives": ["one_hot"], "steps": 1}]}
     with pytest.raises(LimbeckError, match="the value is not valid YAML"):
         load_recipe(values, [f"seed={value}"])

@@ -31,7 +31,7 @@ def test_numbers_keep_three_digits_and_no_exponent() -> None:
     assert [p_value(p) for p in (0.00002, 0.0312, 0.314)] == ["<\u00a00.001", "= 0.031", "= 0.31"]
 
 
-def test_names_lose_their_brackets_unless_these_tell_them_apart() -> None:
+def test_names_lose_their_brackets_unless_they_differ_only_there() -> None:
     assert short_names(["teacher (6 layers)", "BM25"]) == ["teacher", "BM25"]
     assert short_names(["m3se (2 layers)", "m3se (4 layers)"]) == ["m3se (2 layers)", "m3se (4 layers)"]
 

@@ -12,7 +12,7 @@ def test_overlap_is_the_shared_area() -> None:
     assert Box(-5, 0, 10, 4).outside(Box(0, 0, 100, 100)) == 5 * 4
 
 
-def test_a_lone_label_stands_right_of_its_point() -> None:
+def test_a_single_label_is_right_of_its_point() -> None:
     (place,) = place_labels([(100, 100)], [(60, 16)], BOUNDS)
     assert place.box.left > 100
     assert place.box.top == 100 - 8

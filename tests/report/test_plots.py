@@ -27,7 +27,7 @@ def texts(svg: str, css: str) -> list[str]:
     return [node.text or "" for node in by_class(svg, "text", css)]
 
 
-def test_scatter_points_on_a_log_axis_stand_where_their_logarithms_say() -> None:
+def test_scatter_points_on_a_log_axis_are_placed_by_their_logarithms() -> None:
     points = [Point(1, 0.5, "a"), Point(10, 0.6, "b"), Point(100, 0.7, "c")]
     svg = Scatter(points, "ms", "nDCG@10", log_x=True).svg(800, 400)
     circles = [node.find("circle") for node in by_class(svg, "g", "kind-student")]
@@ -86,7 +86,7 @@ def test_a_single_measurement_is_a_dot() -> None:
     assert len(by_class(svg, "circle", "dot")) == 1
 
 
-def test_thirty_two_series_can_be_told_apart() -> None:
+def test_thirty_two_series_have_different_styles() -> None:
     assert len({series_class(index) for index in range(32)}) == 32
 
 
@@ -132,7 +132,7 @@ def test_an_error_bar_too_few_is_refused() -> None:
         Lines([Series("a", [(1, 0.5), (2, 0.6)], [(0.4, 0.6)])], "K", "MRR@10").svg(400, 300)
 
 
-def test_lines_on_log_axes_stand_where_their_logarithms_say() -> None:
+def test_lines_on_log_axes_are_placed_by_their_logarithms() -> None:
     svg = Lines([Series("a", [(1, 1), (10, 0.1), (100, 0.01)])], "rank", "size", log_x=True, log_y=True).svg(400, 300)
     (drawn,) = by_class(svg, "polyline", "line")
     places = [tuple(map(float, pair.split(","))) for pair in (drawn.get("points") or "").split()]

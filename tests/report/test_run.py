@@ -185,7 +185,7 @@ def test_a_negative_correlation_has_a_headline_too() -> None:
     assert headline(Metrics.model_validate({"task": "pairs", "rows": rows})) == "student reaches Pearson -0.200."
 
 
-def test_warnings_stand_below_the_headline(tmp_path: Path) -> None:
+def test_warnings_are_below_the_headline(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
     metrics = json.loads((folder / "metrics.json").read_text())
     (folder / "metrics.json").write_text(json.dumps(metrics | {"warnings": ["student ends below BM25"]}))

@@ -34,7 +34,7 @@ def test_log_ticks_are_powers_of_ten_and_fill_in_when_these_are_few() -> None:
     assert Scale(11.2, 12.9, 0, 1, log=True).ticks(3) == [11.5, 12, 12.5]
 
 
-def test_one_value_alone_still_has_an_axis_around_it() -> None:
+def test_a_single_value_still_has_an_axis() -> None:
     for scale in (scale_for([0.7], 0, 100), scale_for([0.0], 0, 100), scale_for([12], 0, 100, log=True)):
         assert scale.low < scale.high
         assert len(scale.ticks()) >= 2

@@ -189,7 +189,7 @@ def test_a_finished_run_can_be_looked_into_further(recipe, tmp_path):
     assert [model["name"] for model in found["scores"]["models"]] == ["teacher", "one_hot", "mse"]
 
 
-def test_a_sweep_that_lacks_its_list_of_measurements_writes_it_anew(recipe, tmp_path):
+def test_a_sweep_without_its_list_of_measurements_writes_it_again(recipe, tmp_path):
     recipe["evaluation"]["analyses"] = []
     sweep(recipe, ["objective=one_hot,mse"], out=tmp_path / "s")
     (tmp_path / "s" / "measured.json").unlink()

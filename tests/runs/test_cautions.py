@@ -26,6 +26,6 @@ def test_a_line_names_three_students_and_counts_the_others():
     assert line.startswith("s0 (0.000), s1 (0.100), s2 (0.200) and 2 more end below BM25")
 
 
-def test_students_are_held_against_the_baselines_of_their_own_data():
+def test_students_are_compared_with_the_baselines_of_their_own_data():
     rows = [measured("BM25, with a", "baseline", 0.5, teacher="teacher of a")]
     assert not cautions([*rows, measured("b", "student", 0.1, teacher="teacher of b")])

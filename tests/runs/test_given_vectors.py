@@ -155,7 +155,7 @@ def test_a_wrong_vector_file_is_refused_before_training(given, tmp_path, monkeyp
         distill(recipe, tmp_path / "run")
 
 
-def test_what_is_no_vector_file_is_refused_before_the_teacher_is_loaded(given, tmp_path):
+def test_an_invalid_vector_file_is_refused_before_the_teacher_is_loaded(given, tmp_path):
     given["teacher"]["model"] = str(tmp_path / "absent")
     (tmp_path / "vectors.npy").write_text("no array")
     (tmp_path / "vectors.txt").write_text("1 2 3")

@@ -21,12 +21,12 @@ def test_values_are_split_outside_of_brackets_and_quotes():
 
 
 @pytest.mark.parametrize("text", ["student.dim", "=1,2", "student.dim=", "student.dim=1,,2"])
-def test_what_is_no_axis_is_refused_with_an_example(text):
+def test_an_invalid_axis_is_refused_with_an_example(text):
     with pytest.raises(LimbeckError, match="not of the form KEY=A,B,C"):
         parse_axis(text)
 
 
-def test_a_value_that_stands_twice_is_refused():
+def test_a_value_that_occurs_twice_is_refused():
     with pytest.raises(LimbeckError, match="64 is there twice"):
         parse_axis("student.dim=64,64")
 
@@ -43,7 +43,7 @@ def test_a_grid_has_every_combination_and_names_them_shortly(recipe):
     assert len({cell.folder for cell in grid}) == 4
 
 
-def test_keys_that_end_alike_are_told_apart(recipe):
+def test_keys_with_the_same_ending_are_distinguished(recipe):
     axes = [parse_axis("student.query_length=4"), parse_axis("teacher.train.query_length=6")]
     assert cells(load_recipe(recipe), axes)[0].name == "student.query_length=4, teacher.train.query_length=6"
 
@@ -99,7 +99,7 @@ def test_an_argument_is_set_where_the_objective_has_it_and_other_cells_count_onc
         ("softmax_ce", "tau_teacher=null,2", ["softmax_ce", "softmax_ce(tau_teacher=2)"]),
     ],
 )
-def test_an_argument_takes_whatever_a_recipe_may_say(recipe, objective, axis, wanted):
+def test_an_argument_takes_any_value_of_a_recipe(recipe, objective, axis, wanted):
     base = load_recipe(recipe, [f"stages.0.objectives=[{objective}]"])
     found = [cell.recipe.stages[-1].weighted_objectives() for cell in cells(base, [parse_axis(f"objective.{axis}")])]
     assert found == [[parse(text)] for text in wanted]
@@ -140,7 +140,7 @@ def test_a_value_of_an_axis_that_does_not_fit_is_named(recipe):
 
 
 @pytest.mark.parametrize("axes", [[], ["student.dim=8"], ["objective=mse,one_hot"], ["stages.7.lr=1"]])
-def test_a_recipe_that_no_axis_mends_is_refused_for_what_it_is(recipe, axes):
+def test_a_recipe_that_no_axis_can_fix_is_refused_with_its_own_error(recipe, axes):
     with pytest.raises(LimbeckError, match="^recipe: recipe: stages.0.lists.in_batch: stored scores do not cover"):
         load_base(recipe, IN_BATCH, [parse_axis(axis) for axis in axes])
 
@@ -153,7 +153,7 @@ def test_a_mistake_in_what_is_tuned_names_the_option(recipe):
         cells(cell.recipe, [parse_axis("student.dim=abc")], cell)
 
 
-def test_a_seed_is_the_students_alone(recipe):
+def test_a_seed_belongs_to_the_student_only(recipe):
     (cell,) = cells(load_recipe(recipe), [])
     changed = cell.with_seed(5)
     assert (changed.seed, changed.data_seed, changed.teacher_seed) == (5, 0, 0)
@@ -193,7 +193,7 @@ def test_a_variant_of_the_same_kind_keeps_the_recipes_sizes():
     ("text", "line"),
     [("teacher: {}", "is not a variant .teacher."), ("[1]", "is not a variant"), ("student: 3", "is not a variant")],
 )
-def test_what_is_no_variant_is_refused(recipe, tmp_path, text, line):
+def test_an_invalid_variant_is_refused(recipe, tmp_path, text, line):
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(LimbeckError, match=line):
         cells(load_recipe(recipe), [parse_axis(f"variant={tmp_path / 'bad.yaml'}")])

@@ -90,7 +90,7 @@ def test_two_stages_end_in_a_student_a_table_and_a_report(recipe, tmp_path):
     assert len(scores) == 48 and scores.outputs == 1
 
 
-def test_yes_and_no_are_told_apart_at_the_threshold_that_dev_chose(recipe, pairs, tmp_path):
+def test_the_decision_uses_the_threshold_chosen_on_dev(recipe, pairs, tmp_path):
     recipe["evaluation"]["threshold"] = "recall=0.9"
     teacher, student = distill(recipe, tmp_path / "run").rows
     rows = [json.loads(line) for line in (pairs / "test.jsonl").read_text().splitlines()]
@@ -403,7 +403,7 @@ def test_without_labels_a_student_is_judged_by_how_it_follows_the_teacher(recipe
         ([0.2, 0.8], "train.jsonl:1: has a label of 2 numb"),
     ],
 )
-def test_labels_that_are_no_probability_are_refused(recipe, pairs, tmp_path, label, problem):
+def test_labels_that_are_not_probabilities_are_refused(recipe, pairs, tmp_path, label, problem):
     for split in ("train", "dev", "test"):
         rows = [json.loads(line) for line in (pairs / f"{split}.jsonl").read_text().splitlines()]
         rows = [row | {"label": row["label"] if isinstance(label, int) else label} for row in rows]
@@ -437,7 +437,7 @@ def test_one_label_among_yes_and_no_that_is_neither_is_named_before_training(rec
 
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 @pytest.mark.parametrize("label", [3, -1, 0.5])
-def test_a_label_that_is_no_class_is_named_before_training(recipe, pairs, tmp_path, split, label):
+def test_a_label_that_is_not_a_class_is_named_before_training(recipe, pairs, tmp_path, split, label):
     for seed, (name, count) in enumerate((("train", 48), ("dev", 16), ("test", 20))):
         write_pairs(pairs / f"{name}.jsonl", count, seed, classes=3)
     _relabelled(pairs / f"{split}.jsonl", 4, label)
@@ -459,7 +459,7 @@ def test_test_labels_that_leave_a_measure_undefined_are_named_before_training(re
     assert not (tmp_path / "sweep").exists()
 
 
-def test_graded_training_labels_may_meet_a_dev_set_of_ends_alone(recipe, pairs, tmp_path):
+def test_graded_training_labels_are_allowed_if_dev_has_only_zero_and_one(recipe, pairs, tmp_path):
     _relabelled(pairs / "train.jsonl", 4, 0.5)
     assert distill(recipe, tmp_path / "run").rows
 
@@ -537,7 +537,7 @@ def test_the_number_of_outputs_is_that_of_the_classes_in_the_labels(recipe, pair
     assert distill(recipe, tmp_path / "run").rows == result.rows
 
 
-def test_all_that_does_not_fit_classes_is_told_at_once(recipe, pairs, tmp_path):
+def test_everything_that_does_not_fit_classes_is_reported_at_once(recipe, pairs, tmp_path):
     write_classes(pairs, classes=3)
     recipe["evaluation"]["measures"] = ["pearson"]
     recipe["student"] |= {"outputs": 3, "tokens": [2, 2, 2]}
@@ -594,7 +594,7 @@ class Told:
 
 
 @pytest.mark.parametrize("key", ["unlabelled_documents=more.txt", "spans=2"])
-def test_texts_that_stand_alone_are_refused_for_pairs(recipe, tiny_bert, tmp_path, key):
+def test_texts_without_lists_are_refused_for_pairs(recipe, tiny_bert, tmp_path, key):
     recipe["student"] = {"init_from": tiny_bert, "query_length": 8, "document_length": 8}
     recipe["stages"] = [{"objectives": ["match_embeddings"], "steps": 1, "batch_size": 2}]
     with pytest.raises(LimbeckError, match=rf"data.{key.split('=')[0]}: requires a ranking set.*; drop it"):

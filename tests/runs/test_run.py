@@ -33,7 +33,7 @@ def student_weights(folder: Path) -> bytes:
     return (folder / "student" / "model.safetensors").read_bytes()
 
 
-def test_a_run_leaves_what_the_contract_names_and_nothing_else(recipe, tmp_path):
+def test_a_run_writes_exactly_the_files_of_the_contract(recipe, tmp_path):
     result = run(recipe, tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"recipe.yaml", "metrics.json", "report.html", "teacher", "student", "log.jsonl", "analyses"}
@@ -171,7 +171,7 @@ def test_few_labels_and_many_unlabelled_queries_train_together(recipe, tmp_path)
     assert {"log0", "log1", "log2"} <= set(ScoreStore.read(tmp_path / "run" / "teacher" / "scores").query_ids())
 
 
-def test_a_teacher_in_bfloat16_has_scores_of_its_own(recipe, tmp_path):
+def test_a_teacher_in_bfloat16_has_separate_scores(recipe, tmp_path):
     run(recipe, tmp_path / "exact")
     teacher = {"model": str(tmp_path / "exact" / "teacher" / "model"), "bf16": True}
     run({**recipe, "teacher": teacher}, tmp_path / "half", "evaluation.bf16=true", "evaluation.task=both")
@@ -185,7 +185,7 @@ def test_a_teacher_in_bfloat16_has_scores_of_its_own(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_rankings_are_measured_in_bfloat16_where_the_recipe_says_so(recipe, tmp_path, monkeypatch, bf16):
+def test_rankings_are_measured_in_bfloat16_if_the_recipe_says_so(recipe, tmp_path, monkeypatch, bf16):
     seen = []
     for module in (ranking_dev, ranking_bench):
         plain = module.rerank
@@ -266,7 +266,7 @@ def test_annotating_again_scores_only_what_is_new(recipe, tmp_path, beir):
     assert len(everything.store.query_ids()) == 30
 
 
-def test_an_export_is_of_the_whole_store_and_what_stands_against_it_is_said_first(recipe, tmp_path, beir):
+def test_an_export_covers_the_whole_store_and_problems_are_reported_first(recipe, tmp_path, beir):
     run(recipe, tmp_path / "run")
     teacher, scores = str(tmp_path / "run" / "teacher" / "model"), tmp_path / "scores"
     (tmp_path / "more.jsonl").write_text('{"_id": "new", "text": "copy a file"}\n')
@@ -329,7 +329,7 @@ def test_the_top_by_teacher_always_keeps_positives():
     assert top_by_teacher(scores, {"q": {"a": 1, "b": 1, "p": 1}}, 2) == {"q": {"a": 3.0, "b": 2.0, "p": -5.0}}
 
 
-def test_a_mistake_found_late_can_be_mended_in_the_same_place(recipe, tmp_path):
+def test_a_mistake_found_late_can_be_fixed_in_the_same_folder(recipe, tmp_path):
     with pytest.raises(LimbeckError, match="no such file or folder"):
         run(recipe, tmp_path / "run", "data.source=/no/such/folder")
     assert run(recipe, tmp_path / "run").rows
@@ -390,7 +390,7 @@ def test_a_whole_run_in_two_processes_ends_as_in_one(recipe, tmp_path):
     assert (tmp_path / "two" / "report.html").exists()
 
 
-def test_further_candidates_are_drawn_for_test_alone(recipe, tmp_path):
+def test_random_candidates_are_drawn_only_for_test(recipe, tmp_path):
     recipe["evaluation"] |= {"random": 20, "add_judged": True}
     session = RankingTask(load_recipe(recipe), tmp_path)
     test, dev = session.candidates(["q25"], "test", 5)["q25"], session.candidates(["q20"], "dev", 5)["q20"]

@@ -14,15 +14,15 @@ from limbeck.evaluation.significance import randomisation_test
 from limbeck.matchers import CrossEncoder
 from limbeck.progress import reporting
 from limbeck.recipe.files import load_recipe
+from limbeck.runs import cell_runs, teacher_step
 from limbeck.runs import finish_run as finish_module
-from limbeck.runs import sweep as sweep_module
-from limbeck.runs import teacher_step
 from limbeck.runs import train_student as training_module
 from limbeck.runs.add_analyses import add_analyses
 from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.results import Measured, ResultRow, over_seeds
 from limbeck.runs.run import distill
 from limbeck.runs.sweep import sweep
+from limbeck.training import stages as stages_module
 
 OBJECTIVES = "objective=one_hot,softmax_ce,mse"
 
@@ -108,6 +108,27 @@ def test_a_cells_recipe_repeats_its_run(recipe, tmp_path):
     assert again.read_bytes() == (place / "student" / "model.safetensors").read_bytes()
 
 
+def test_stages_that_runs_begin_with_are_trained_once(recipe, tmp_path, monkeypatch):
+    recipe["stages"] = [recipe["stages"][0] | {"objectives": ["one_hot"], "steps": 2}, *recipe["stages"]]
+    plain, ran = stages_module._run_stage, []
+    monkeypatch.setattr(stages_module, "_run_stage", lambda *a: ran.append((a[5].name, a[2])) or plain(*a))
+    sweep(recipe, ["objective=mse,softmax_ce"], seeds=2, out=tmp_path / "s")
+    assert sorted(number for name, number in ran if name != "teacher") == [0, 0, 1, 1, 1, 1]
+    for place in (tmp_path / "s" / "students").glob("*/seed-1"):
+        distill(place / "recipe.yaml", tmp_path / place.parent.name)
+        alone = tmp_path / place.parent.name / "student" / "model.safetensors"
+        assert alone.read_bytes() == (place / "student" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("key", ["student.query_length=4,8", "stages.0.lr=1e-3,1e-4"])
+def test_first_stages_that_differ_are_not_shared(recipe, tmp_path, monkeypatch, key):
+    recipe["stages"] = [recipe["stages"][0] | {"objectives": ["one_hot"], "steps": 2}, *recipe["stages"]]
+    plain, ran = stages_module._run_stage, []
+    monkeypatch.setattr(stages_module, "_run_stage", lambda *a: ran.append(a[5].name) or plain(*a))
+    sweep(recipe, [key], out=tmp_path / "s")
+    assert len([name for name in ran if name != "teacher"]) == 4
+
+
 def test_the_best_on_dev_becomes_the_student_and_answers(recipe, tmp_path):
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", questions=["how do i copy a file"], note="a note")
     examples = json.loads((tmp_path / "s" / "examples.json").read_text())
@@ -170,20 +191,20 @@ class Killed(BaseException):
 
 def test_cut_short_it_goes_on_and_ends_the_same(recipe, tmp_path, monkeypatch):
     whole = sweep(recipe, [OBJECTIVES], out=tmp_path / "whole")
-    plain = sweep_module.train_student
+    plain = cell_runs.train_student
     trained = []
 
-    def dies(session, recipe, name, place):
+    def dies(session, recipe, name, *place):
         if len(trained) == 2:
             raise Killed
         trained.append(name)
-        return plain(session, recipe, name, place)
+        return plain(session, recipe, name, *place)
 
-    monkeypatch.setattr(sweep_module, "train_student", dies)
+    monkeypatch.setattr(cell_runs, "train_student", dies)
     with pytest.raises(Killed):
         sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
     again = []
-    monkeypatch.setattr(sweep_module, "train_student", lambda *a: again.append(a[2]) or plain(*a))
+    monkeypatch.setattr(cell_runs, "train_student", lambda *a: again.append(a[2]) or plain(*a))
     resumed = sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
     assert again[:1] == ["mse"]
     assert [row.measures for row in resumed.rows] == [row.measures for row in whole.rows]
@@ -204,14 +225,14 @@ def test_more_seeds_and_values_do_only_what_is_new(recipe, tmp_path, monkeypatch
 
 
 def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monkeypatch):
-    plain = sweep_module.train_student
+    plain = cell_runs.train_student
 
-    def fails(session, recipe, name, place):
+    def fails(session, recipe, name, *place):
         if name in ("mse, seed 1", "softmax_ce, seed 0", "softmax_ce, seed 1"):
             raise RuntimeError("out of luck")
-        return plain(session, recipe, name, place)
+        return plain(session, recipe, name, *place)
 
-    monkeypatch.setattr(sweep_module, "train_student", fails)
+    monkeypatch.setattr(cell_runs, "train_student", fails)
     result = sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
     rows = {row.name: row for row in result.rows}
     assert rows["mse"].runs == 1 and len(rows["mse"].failed) == 1
@@ -222,7 +243,7 @@ def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monke
     assert rows["one_hot"].failed is None
     page = result.report.read_text()
     assert "out of luck" in page
-    monkeypatch.setattr(sweep_module, "train_student", plain)
+    monkeypatch.setattr(cell_runs, "train_student", plain)
     rows = {row.name: row for row in sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s").rows}
     assert [rows[name].runs for name in ("one_hot", "softmax_ce", "mse")] == [2, 2, 2]
     assert not list((tmp_path / "s" / "students").rglob("error.txt"))
@@ -230,14 +251,14 @@ def test_one_failure_among_many_is_named_and_tried_again(recipe, tmp_path, monke
 
 def _failing(monkeypatch, objective, error):
     """Let the students of an objective fail."""
-    plain = sweep_module.train_student
+    plain = cell_runs.train_student
 
-    def fails(session, recipe, name, place):
+    def fails(session, recipe, name, *place):
         if name == objective:
             raise error
-        return plain(session, recipe, name, place)
+        return plain(session, recipe, name, *place)
 
-    monkeypatch.setattr(sweep_module, "train_student", fails)
+    monkeypatch.setattr(cell_runs, "train_student", fails)
 
 
 def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
@@ -248,13 +269,13 @@ def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
 
 
 def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(recipe, tmp_path, monkeypatch):
-    plain = sweep_module.train_student
+    plain = cell_runs.train_student
     _failing(monkeypatch, "one_hot", RuntimeError("out of luck"))
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
     assert [row.significance for row in result.rows] == [None] * 5
     assert "one_hot failed, so there is no comparison with it." in result.report.read_text()
     assert json.loads((tmp_path / "s" / "sweep.json").read_text())["against_failed"] is True
-    monkeypatch.setattr(sweep_module, "train_student", plain)
+    monkeypatch.setattr(cell_runs, "train_student", plain)
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
     assert [row.significance["against"] for row in result.rows if row.significance] == ["one_hot", "one_hot"]
     assert "there is no comparison" not in result.report.read_text()
@@ -262,7 +283,7 @@ def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(reci
 
 
 def test_tuning_without_dev_queries_is_refused_before_training(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep_module, "train_student", lambda *_: pytest.fail("something was trained"))
+    monkeypatch.setattr(cell_runs, "train_student", lambda *_: pytest.fail("something was trained"))
     recipe["data"]["dev"] = None
     with pytest.raises(LimbeckError, match="--tune requires dev queries; give data.dev, or drop --tune"):
         sweep(recipe, [OBJECTIVES], ["stages.0.lr=1e-3,1e-2"], out=tmp_path / "s")
@@ -291,7 +312,7 @@ def test_a_teacher_that_fails_is_not_tried_again_for_every_run(recipe, tmp_path,
 
 
 @pytest.mark.parametrize("teacher", [{"model": "/nope"}, {"scores": "/nope"}])
-def test_a_teacher_that_is_not_there_is_named_before_training(recipe, tmp_path, teacher):
+def test_a_missing_teacher_is_named_before_training(recipe, tmp_path, teacher):
     said, recipe["teacher"] = Said(), teacher
     with pytest.raises(LimbeckError, match="^/nope: "), reporting(said):
         sweep(recipe, [OBJECTIVES], seeds=2, out=tmp_path / "s")
@@ -305,15 +326,15 @@ def test_without_test_queries_nothing_is_trained(recipe, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_a_setting_of_the_teacher_that_fails_leaves_the_others_their_table(recipe, tmp_path, monkeypatch):
-    plain = sweep_module.train_student
+def test_the_table_has_the_other_settings_if_one_teacher_fails(recipe, tmp_path, monkeypatch):
+    plain = cell_runs.train_student
 
-    def fails(session, recipe, name, place):
+    def fails(session, recipe, name, *place):
         if name == "steps=1":
             raise RuntimeError("out of luck")
-        return plain(session, recipe, name, place)
+        return plain(session, recipe, name, *place)
 
-    monkeypatch.setattr(sweep_module, "train_student", fails)
+    monkeypatch.setattr(cell_runs, "train_student", fails)
     result = sweep(recipe, ["teacher.stages.0.steps=1,2"], out=tmp_path / "s")
     assert [row.name for row in result.rows] == ["teacher of steps=2", "BM25, with steps=2", "steps=2", "steps=1"]
 
@@ -322,7 +343,7 @@ def test_a_setting_of_the_teacher_that_fails_leaves_the_others_their_table(recip
     ("over", "tune"),
     [(["student.dim=8,16", "student.dim=4"], []), (["student.dim=8,16"], ["student.dim=4,8"])],
 )
-def test_a_key_that_stands_twice_is_refused(recipe, tmp_path, over, tune):
+def test_a_key_that_occurs_twice_is_refused(recipe, tmp_path, over, tune):
     with pytest.raises(LimbeckError, match="student.dim: is named twice in --over and --tune; give all"):
         sweep(recipe, over, tune, out=tmp_path / "s")
 
@@ -331,12 +352,12 @@ def test_if_all_fail_the_reason_is_the_error(recipe, tmp_path, monkeypatch):
     def fails(*_):
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(sweep_module, "train_student", fails)
+    monkeypatch.setattr(cell_runs, "train_student", fails)
     with pytest.raises(LimbeckError, match="every run failed, the first with: out of luck"):
         sweep(recipe, [OBJECTIVES], out=tmp_path / "s")
 
 
-def test_settings_of_the_teacher_have_sessions_of_their_own(recipe, tmp_path):
+def test_settings_of_the_teacher_have_separate_sessions(recipe, tmp_path):
     result = sweep(recipe, ["teacher.stages.0.steps=1,2"], out=tmp_path / "s")
     assert len(list((tmp_path / "s" / "shared").iterdir())) == 2
     rows = {row.name: row for row in result.rows}

@@ -134,7 +134,7 @@ def test_everything_against_everything_is_never_written_out(model, texts, tmp_pa
         assert [row["right"] for row in own] == [f"r{column}" for column in order]
 
 
-def test_the_best_of_listed_pairs_are_whole_whatever_the_shards(model, texts, listed, tmp_path):
+def test_the_best_of_listed_pairs_are_complete_for_any_shards(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
     found = []
     for shard in (7, 90):
@@ -161,7 +161,7 @@ def test_a_job_goes_on_where_it_was_and_ends_with_the_same_files(model, texts, l
     assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "scores").iterdir()} == before
 
 
-def test_a_job_that_never_began_leaves_no_rows_to_the_next(model, texts, listed, tmp_path, monkeypatch):
+def test_a_job_that_never_started_leaves_no_rows_for_the_next(model, texts, listed, tmp_path, monkeypatch):
     """Killed before the plan was made, then called with another list: the first list's rows must not be taken."""
     first = write_ids(tmp_path / "first.csv", listed[:9])
     monkeypatch.setattr(job_module, "_planned", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -229,7 +229,7 @@ def test_a_score_that_is_not_finite_is_named_by_its_pairs_number(model, texts, l
     assert result(tmp_path / "out")[37]["pair"] == 37
 
 
-def test_the_best_of_several_scores_is_nobodys_guess(tiny_bert, texts, tmp_path):
+def test_the_best_of_several_scores_is_undefined_and_refused(tiny_bert, texts, tmp_path):
     lengths = {"layers": 1, "query_length": 8, "document_length": 8}
     spec = matcher_config(kind="dipair", start=tiny_bert, tokens=(2, 3), dim=8, head_width=16, outputs=3, **lengths)
     build(spec).save_pretrained(tmp_path / "classes")
@@ -400,7 +400,7 @@ def test_a_worker_that_fails_says_why_at_once(model, texts, listed, tmp_path, mo
     assert re.search(r"a worker failed in test_job.py:\d+ .IndexError: list index out of range.; please", said()[1])
 
 
-def test_no_memory_is_told_from_other_failures(tmp_path):
+def test_out_of_memory_is_distinguished_from_other_failures(tmp_path):
     torchs = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
     for error in (MemoryError(), torchs):
         words = in_words(error, tmp_path)
@@ -452,7 +452,7 @@ def test_a_damaged_plan_names_what_to_remove_and_texts_stay_encoded(model, texts
     assert np.allclose([row["score"] for row in result(out)], [row["score"] for row in whole], atol=1e-5)
 
 
-def test_encodings_without_their_manifest_are_made_anew_once_they_are_removed(model, texts, listed, tmp_path):
+def test_encodings_without_their_manifest_are_made_again_after_they_are_removed(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
     ask, store = (model, file, tmp_path / "out", ONE), tmp_path / "out" / "_job" / "encodings" / "position-0"
     score_pairs(*ask, **sides_of(tmp_path), shard=30)
@@ -506,7 +506,7 @@ def test_texts_that_change_while_they_are_scored_are_noticed(model, texts, liste
     assert not list((tmp_path / "out" / "scores").iterdir()) and not (tmp_path / "out" / "_job" / "done.json").exists()
 
 
-def test_a_store_that_was_made_anew_in_another_order_gives_the_same_scores(model, texts, listed, tmp_path, monkeypatch):
+def test_a_store_made_again_in_another_order_gives_the_same_scores(model, texts, listed, tmp_path, monkeypatch):
     together = DiPair.encode
 
     def alone(matcher, texts, position, batch_size=64):  # whom a text is encoded with may change its last bits
@@ -540,7 +540,7 @@ def test_texts_that_changed_in_their_folder_are_another_list(model, texts, tmp_p
         score_pairs(model, None, tmp_path / "out", ONE, **sides, top_k=2)
 
 
-def test_a_folder_of_another_job_is_left_alone(model, texts, listed, tmp_path, tiny_bert):
+def test_a_folder_of_another_job_is_not_changed(model, texts, listed, tmp_path, tiny_bert):
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path))
     other = write_ids(tmp_path / "other.csv", listed[:5])

@@ -94,7 +94,7 @@ def test_shards_of_dead_actors_are_done_again_and_then_given_up(model, texts, li
         score_pairs(model, file, tmp_path / "three", RayEngine(), **sides_of(tmp_path), shard=10)
 
 
-def test_a_cluster_that_cannot_do_it_says_so(model, texts, listed, tmp_path, stand_in):  # noqa: F811
+def test_a_cluster_that_cannot_run_the_job_raises_an_error(model, texts, listed, tmp_path, stand_in):  # noqa: F811
     file = write_ids(tmp_path / "pairs.csv", listed)
     stand_in(StandIn(cores=1))
     with pytest.raises(LimbeckError, match="the cluster has 1 cores; use --workers 1 or fewer"):
@@ -125,7 +125,7 @@ def test_ray_is_asked_for_when_it_is_missing(monkeypatch):
         RayEngine().run(Path("."), [0], print)
 
 
-def test_a_cluster_of_its_own_has_the_cores_that_this_process_may_use(monkeypatch):
+def test_a_local_cluster_has_the_cores_that_this_process_may_use(monkeypatch):
     asked = {}
 
     class Ray:

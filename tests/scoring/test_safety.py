@@ -100,7 +100,7 @@ def test_half_a_surrogate_pair_is_named_and_nothing_stays(model, texts, tmp_path
 
 
 @pytest.mark.parametrize("columns", [("left", "right"), ("text_a", "text_b"), ("text_a", "text_b", "label")])
-def test_bytes_that_are_no_text_in_a_parquet_list_are_named(model, texts, tmp_path, columns):  # noqa: F811
+def test_invalid_utf8_in_a_parquet_list_is_named(model, texts, tmp_path, columns):  # noqa: F811
     odd = pa.array([b"l\xff0"]).view(pa.string())
     good = pa.array(["r0"])
     table = {columns[0]: good if "label" in columns else odd, columns[1]: good, **dict.fromkeys(columns[2:], odd)}

@@ -206,7 +206,7 @@ def test_all_passages_can_be_exchanged_at_once(model: DualEncoder, corpus: dict[
     assert len(SearchIndex.open(path)) == 4
 
 
-def test_whoever_has_it_open_goes_on_with_the_old_index(
+def test_an_open_reader_continues_with_the_old_index(
     model: DualEncoder, corpus: dict[str, str], tmp_path: Path
 ) -> None:
     index = build_index(model, passages_of(corpus), tmp_path / "index")
@@ -216,7 +216,9 @@ def test_whoever_has_it_open_goes_on_with_the_old_index(
     assert answers(index) == before
 
 
-def test_a_second_writer_is_told_to_wait(model: DualEncoder, corpus: dict[str, str], tmp_path: Path) -> None:
+def test_a_second_writer_gets_an_error_that_says_wait(
+    model: DualEncoder, corpus: dict[str, str], tmp_path: Path
+) -> None:
     from limbeck.files import alone_in
 
     index = build_index(model, passages_of(corpus), tmp_path / "index")

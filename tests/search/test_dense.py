@@ -149,7 +149,7 @@ def test_an_emptied_8_bit_index_takes_its_own_vectors_back_unchanged(
         assert (one == two).all()
 
 
-def test_the_kind_goes_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kind_depends_on_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [choose_kind("auto", size) for size in (1, 50_000, 50_001, 1_000_000, 1_000_001)] == [
         "flat", "flat", "hnsw", "hnsw", "ivf-sq8",
     ]  # fmt: skip

@@ -40,7 +40,7 @@ def test_queries_are_about_their_document_and_differ(t5) -> None:
         assert all(word in WORDS for query in queries for word in query.split())
 
 
-def test_a_documents_queries_depend_on_seed_and_id_alone(t5) -> None:
+def test_a_documents_queries_depend_only_on_seed_and_id(t5) -> None:
     generator = QueryGenerator.load(t5)
     whole = generator.generate(["a", "b", "c"], TEXTS, Sampling(top_k=8))
     for place, key in enumerate("abc"):
@@ -85,7 +85,7 @@ def test_a_bart_with_its_own_generation_settings_works(tmp_path) -> None:
     assert all(len(query.split()) <= 15 for queries in lists for query in queries)
 
 
-def test_what_is_no_seq2seq_model_is_refused(tiny_bert, tmp_path) -> None:
+def test_a_model_that_is_not_seq2seq_is_refused(tiny_bert, tmp_path) -> None:
     with pytest.raises(LimbeckError, match="a bert is not a seq2seq model; give a model like T5 or BART"):
         QueryGenerator.load(tiny_bert)
     with pytest.raises(LimbeckError, match="no such folder"):

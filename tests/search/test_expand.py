@@ -70,7 +70,7 @@ def test_fields_of_passages_are_kept(t5, data, tmp_path):
     assert set(records(tmp_path / "out" / "corpus.jsonl")[0]) == {"_id", "title", "text"}
 
 
-def test_the_expansions_serve_the_sparse_part_alone(t5, data, tmp_path):
+def test_only_the_sparse_part_uses_expansions(t5, data, tmp_path):
     expand_data(str(data), t5, tmp_path / "out", HOW)
     corpus = load(data).corpus
     behind = expanded(corpus, read_expansions(tmp_path / "out" / "expansions.jsonl"))
@@ -138,7 +138,7 @@ def test_a_teacher_keeps_the_best_share_over_all_documents(t5, data, teacher, tm
         )
 
 
-def test_another_share_generates_and_scores_nothing_anew(t5, data, teacher, tmp_path, monkeypatch):
+def test_another_share_generates_and_scores_nothing_again(t5, data, teacher, tmp_path, monkeypatch):
     expand_data(str(data), t5, tmp_path / "out", HOW, teacher=teacher)
     from limbeck.matchers import CrossEncoder
 
@@ -190,7 +190,7 @@ def test_a_folder_of_other_work_is_refused_with_what_differs(t5, data, tmp_path)
     assert (tmp_path / "out" / "expansions.jsonl").read_bytes() == before
 
 
-def test_what_somebody_put_into_the_folder_is_not_deleted(t5, data, tmp_path):
+def test_foreign_files_in_the_folder_are_not_deleted(t5, data, tmp_path):
     expand_data(str(data), t5, tmp_path / "out", HOW)
     (tmp_path / "out" / "notes.txt").write_text("mine")
     with pytest.raises(LimbeckError, match="holds 'notes.txt', which `limbeck expand` did not write"):
@@ -198,7 +198,7 @@ def test_what_somebody_put_into_the_folder_is_not_deleted(t5, data, tmp_path):
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
-def test_mistakes_are_told_before_anything_is_written(t5, data, tiny_bert, tmp_path):
+def test_mistakes_are_reported_before_anything_is_written(t5, data, tiny_bert, tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"text_a": "copy", "text_b": "move", "label": 1}\n')
     for source, model, teacher, keep, problem in (
@@ -240,7 +240,7 @@ def test_work_that_an_earlier_limbeck_began_goes_on_without_checksums(t5, data, 
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "expansions.jsonl", "qrels/test.tsv"])
-def test_a_finished_file_that_was_changed_is_named_by_whoever_reads_it(t5, data, tmp_path, name):
+def test_every_reader_names_a_finished_file_that_was_changed(t5, data, tmp_path, name):
     expand_data(str(data), t5, tmp_path / "out", HOW)
     file = tmp_path / "out" / name
     content = bytearray(file.read_bytes())
@@ -267,7 +267,7 @@ def test_a_finished_file_that_was_changed_is_named_by_whoever_reads_it(t5, data,
         ("{\n", ":1: is not valid JSON"),
     ],
 )
-def test_expansions_that_are_none_are_named(tmp_path, content, problem):
+def test_invalid_expansions_are_named(tmp_path, content, problem):
     path = tmp_path / "expansions.jsonl"
     path.write_text(content)
     with pytest.raises(LimbeckError, match="expansions.jsonl") as raised:

@@ -83,7 +83,7 @@ def test_conditions_that_make_no_sense_are_refused(clause: str, words: str) -> N
         matching(FIELDS, 4, parse_conditions(clause))
 
 
-def test_a_field_that_nobody_has_is_refused() -> None:
+def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(LimbeckError, match="here: no passage has a field 'langg'; did you mean 'lang'"):
         require_known(parse_conditions("langg=en"), FIELDS.column_names, "here")
     with pytest.raises(LimbeckError, match="have no fields"):

@@ -98,7 +98,7 @@ def test_alpha_zero_keeps_the_dense_order_of_the_dense_list() -> None:
 
 
 @pytest.mark.parametrize("alpha", [math.nan, math.inf, -0.1])
-def test_an_alpha_that_is_no_weight_is_refused(alpha: float) -> None:
+def test_an_alpha_that_is_not_a_weight_is_refused(alpha: float) -> None:
     with pytest.raises(LimbeckError, match=f"alpha is {alpha}; it is the weight of the sparse scores"):
         fuse(listed({1: 1.0}), listed({2: 1.0}), alpha, k=1)
 

@@ -120,7 +120,7 @@ def test_alpha_is_kept_and_used(index: SearchIndex) -> None:
         index.search("copy", fusion="rrf", alpha=0.1)
 
 
-def test_a_query_without_known_words_is_answered_by_the_dense_part_and_says_so(index: SearchIndex) -> None:
+def test_the_dense_part_answers_a_query_without_known_words_and_a_note_explains_it(index: SearchIndex) -> None:
     for query, reason in (("xylophone", "no word of the query is in the index"), ("of the", "no words to search for")):
         found = index.search(query, 4)
         assert reason in found.note and "dense part alone" in found.note
@@ -158,7 +158,7 @@ def test_an_index_may_have_one_part_only(model: DualEncoder, corpus: dict[str, s
     assert not (tmp_path / "none").exists()
 
 
-def test_the_folder_needs_nothing_else_and_can_be_moved(index: SearchIndex, tmp_path: Path) -> None:
+def test_the_folder_is_self_contained_and_can_be_moved(index: SearchIndex, tmp_path: Path) -> None:
     before = [hit.id for hit in index.search("copy a file").hits]
     assert {entry.name for entry in index.path.iterdir()} == {"index.json", "model", "segments", "sparse"}
     shutil.move(index.path, tmp_path / "elsewhere")
@@ -342,7 +342,7 @@ def test_an_empty_corpus_and_a_model_without_vectors_are_refused(tmp_path: Path,
     assert not (tmp_path / "index").exists()
 
 
-def test_expansions_are_counted_by_bm25_and_seen_by_nobody_else(
+def test_only_bm25_uses_expansions(
     model: DualEncoder, corpus: dict[str, str], index: SearchIndex, tmp_path: Path
 ) -> None:
     first = next(iter(corpus))

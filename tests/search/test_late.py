@@ -30,7 +30,7 @@ def some_texts(count: int, seed: int, longest: int = 9, dim: int = 16) -> Ragged
     return Ragged(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), lengths)
 
 
-def test_exact_search_orders_the_whole_corpus_whatever_the_blocks():
+def test_exact_search_orders_the_whole_corpus_for_any_blocks():
     queries, documents = some_texts(70, 0), some_texts(50, 1)
     everything = max_similarities(queries, documents)
     order = np.argsort(-everything, axis=1, kind="stable")[:, :7]

@@ -51,7 +51,7 @@ def test_titles_and_fields_are_kept(corpus: dict[str, str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("wrong", [[{"text": "x"}], [{"_id": 3, "text": "x"}], {"a": 3}, ["text"], [{"_id": ""}]])
-def test_what_is_no_passage_is_refused(wrong: Any) -> None:
+def test_an_invalid_passage_is_refused(wrong: Any) -> None:
     with pytest.raises(LimbeckError, match="passage 1 has no `_id`, or .*; give .* records, or texts by id"):
         Passages.of(wrong)
 

@@ -58,7 +58,7 @@ def test_scores_are_lucenes_formula(data: RankingData, k1: float, b: float) -> N
         assert list(scores.values()) == sorted(scores.values(), reverse=True)
 
 
-def test_equal_scores_keep_the_order_of_the_corpus_whatever_k(data: RankingData) -> None:
+def test_equal_scores_keep_the_order_of_the_corpus_for_any_k(data: RankingData) -> None:
     full = list(bm25_candidates(data, ["q1"], 10)["q1"])
     assert full.index("d1") + 1 == full.index("d4")
     for k in range(1, len(full) + 1):

@@ -7,7 +7,7 @@ from limbeck.stores import append_log
 from limbeck.stores.append_log import AppendLog
 
 
-def test_what_is_appended_is_read_back_by_whoever_opens_it(tmp_path):
+def test_appended_rows_are_read_back_by_every_reader(tmp_path):
     log = AppendLog(tmp_path / "log.jsonl")
     assert len(log) == 0 and list(log.records()) == []
     log.append([{"n": 1}, {"n": "zwei\nü"}])
@@ -31,7 +31,7 @@ def test_a_line_that_was_cut_short_is_dropped_wherever_the_cut_is(tmp_path, monk
         assert [record["n"] for record in AppendLog(path).records()] == [*[1, "ü"][: len(log) - 1], 9]
 
 
-def test_a_line_that_is_no_json_is_named(tmp_path):
+def test_a_line_that_is_not_json_is_named(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"n": 1}\n{"n": \n')
     with pytest.raises(LimbeckError, match="log.jsonl:2: is not valid JSON"):
         list(AppendLog(tmp_path / "log.jsonl").records())

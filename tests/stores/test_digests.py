@@ -23,7 +23,7 @@ def test_a_text_digest_is_blake2b_of_its_utf8() -> None:
     assert (digests[0] != digests[1]).any()
 
 
-def test_a_text_with_a_lone_surrogate_has_a_digest_of_its_own() -> None:
+def test_a_text_with_a_lone_surrogate_has_a_different_digest() -> None:
     digests = text_digests(["\ud800", "\ud801", "?"])
     assert len(first_occurrences(digests)) == 3
 
@@ -35,7 +35,7 @@ def test_no_texts_have_no_digests() -> None:
     assert first_occurrences(text_digests([])).tolist() == []
 
 
-def test_pairs_are_told_apart_by_where_the_query_ends_and_whatever_came_before() -> None:
+def test_pairs_are_distinguished_by_where_the_query_ends() -> None:
     pairs = [("ab", "c"), ("a", "bc"), ("abc", ""), ("ab", "c"), ("c", "ab")]
     digests = pair_digests([query for query, _ in pairs], [document for _, document in pairs])
     assert first_occurrences(digests).tolist() == [0, 1, 2, 4]
@@ -62,7 +62,7 @@ def test_what_is_in_one_of_several_indexes_is_found_there() -> None:
     assert [part.tolist() for part in locate([], text_digests(["a"]))] == [[-1], [-1]]
 
 
-def test_digests_that_share_their_first_half_are_told_apart() -> None:
+def test_digests_that_share_their_first_half_are_distinguished() -> None:
     rng = np.random.default_rng(0)
     digests = rng.integers(0, 256, (40, 16), dtype=np.uint8)
     digests[:, :7], digests[:, 7] = 255, rng.integers(254, 256, 40)  # two first halves, the larger of them the largest

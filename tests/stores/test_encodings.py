@@ -189,7 +189,7 @@ def test_ragged_and_fixed_stores_are_not_confused(tmp_path: Path) -> None:
         EncodingStore.open(tmp_path / "x", KEY, 2, "bfloat16")  # type: ignore[arg-type]
 
 
-def test_every_key_has_a_directory_of_its_own_whatever_the_order_of_its_entries(tmp_path: Path) -> None:
+def test_every_key_has_a_separate_directory_for_any_order_of_its_entries(tmp_path: Path) -> None:
     assert store_path(tmp_path, {"a": 1, "b": 2}) == store_path(tmp_path, {"b": 2, "a": 1})
     assert store_path(tmp_path, {"a": 1}) != store_path(tmp_path, {"a": "1"})
     assert store_path(tmp_path, {"a": 1}).parent == tmp_path

@@ -113,7 +113,7 @@ def test_a_pair_is_stored_once_and_keeps_its_first_score(tmp_path: Path) -> None
     assert store.to_run() == {"q": {"d": 1, "e": 5}, "p": {"d": 3}}
 
 
-def test_missing_pairs_are_told_by_position(tmp_path: Path) -> None:
+def test_missing_pairs_are_reported_by_position(tmp_path: Path) -> None:
     store = ScoreStore.open(tmp_path, TEACHER)
     store.append(["q", "qd"], ["de", "e"], [0.0, 0.0])
     assert store.missing([("q", "de"), ("qd", "e"), ("q", "e"), ("qde", ""), ("q", "e")]) == [2, 3]
@@ -197,7 +197,9 @@ def test_a_reader_sees_what_was_appended_after_a_refresh(tmp_path: Path) -> None
     assert reader.for_query("q") == {"d": 1.0, "e": 2.0}
 
 
-def test_what_is_stored_is_told_at_once_so_that_the_time_left_is_that_of_the_rest(tmp_path: Path, monkeypatch) -> None:
+def test_stored_items_are_reported_at_once_so_that_the_remaining_time_counts_the_rest(
+    tmp_path: Path, monkeypatch
+) -> None:
     from contextlib import contextmanager
 
     from limbeck.stores import scores as scores_module

@@ -42,7 +42,7 @@ def test_a_big_shard_is_not_rewritten_for_a_few_small_ones() -> None:
     assert merge_due([10] * 30 + [1] * 16, large=1000) == 32
 
 
-def test_small_shards_that_make_up_a_large_one_are_merged_and_large_ones_are_left_alone() -> None:
+def test_small_shards_that_make_up_a_large_one_are_merged_and_large_ones_are_not() -> None:
     assert merge_due([5000, 600, 400, 300], large=1000) == 3
     assert merge_due([5000, 600, 300], large=1000) == 0
     assert merge_due([5000, 990, 10], large=1000) == 0
@@ -166,7 +166,7 @@ def test_a_manifest_of_another_version_or_kind_is_refused(store: EncodingStore) 
         reopen(store)
 
 
-def test_a_directory_that_holds_something_else_is_not_written_to(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "shards" / "thesis").mkdir(parents=True)
     store = EncodingStore.open(tmp_path, {}, dim=2)
     with pytest.raises(LimbeckError, match="contains 'shards' and is not a store; name another directory"):
@@ -175,7 +175,7 @@ def test_a_directory_that_holds_something_else_is_not_written_to(tmp_path: Path)
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_a_store_without_its_manifest_is_to_be_removed(store: EncodingStore) -> None:
+def test_a_store_without_its_manifest_says_to_remove_it(store: EncodingStore) -> None:
     (store.path / "manifest.json").unlink()
     with pytest.raises(LimbeckError, match=f"without its manifest.json; remove {store.path} and run the same"):
         reopen(store).append(["c"], np.zeros((1, 2)))
@@ -194,7 +194,7 @@ def test_what_the_manifest_does_not_name_is_removed_by_the_next_writer(store: En
     assert len(list((store.path / "shards").iterdir())) == 3
 
 
-def test_a_second_writer_is_told_who_writes_and_can_read(store: EncodingStore) -> None:
+def test_a_second_writer_gets_an_error_that_names_the_first_and_can_read(store: EncodingStore) -> None:
     program = """
         import sys, numpy as np
         from limbeck.errors import LimbeckError

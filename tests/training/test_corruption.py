@@ -72,7 +72,7 @@ def test_a_text_is_never_dropped_altogether(tiny_bert, pooling):
         ("cross_encoder", {"pooling": "weighted"}),
     ],
 )
-def test_nobody_sees_a_dropped_token(tiny_bert, kind, options):
+def test_no_token_sees_a_dropped_token(tiny_bert, kind, options):
     student = tiny_student(tiny_bert, kind, **options).eval()
     batch = Collator(ToyLists(), student, token_dropout=0.4)(EXAMPLES)
     before = student(batch.student).scores
@@ -92,7 +92,7 @@ def test_a_live_teacher_sees_the_whole_text(tiny_bert):
 
 
 @pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder"])
-def test_what_is_dropped_depends_on_seed_and_batch_alone(tiny_bert, kind):
+def test_dropped_tokens_depend_only_on_seed_and_batch(tiny_bert, kind):
     student = tiny_student(tiny_bert, kind)
 
     def collator(**options: object) -> Collator:

@@ -72,8 +72,9 @@ def test_nothing_or_everything_is_dropped_as_usual(rate):
     assert torch.equal(dropped(torch.ones(9), rate), torch.full((9,), 1.0 - rate))
 
 
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
 @pytest.mark.parametrize("mask", ["none", "bool", "float"])
-def test_attention_is_torchs_but_for_what_is_dropped(mask):
+def test_attention_is_torchs_but_for_what_is_dropped(mask, bias):
     """With a rate that rounds to nothing, it has to be torch's own."""
     torch.manual_seed(1)
     query, key, value = (torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3))
@@ -81,8 +82,10 @@ def test_attention_is_torchs_but_for_what_is_dropped(mask):
     given = {"none": None, "bool": real, "float": torch.where(real, 0.3, -1e30)}[mask]
     module = nn.Module()
     module.is_causal = False
-    wanted, _ = attention(module, query, key, value, given, 0.0, 0.5)
-    found, _ = attention(module, query, key, value, given, 1e-9, 0.5)
+    more = {"position_bias": torch.randn(1, 3, 5, 5)} if bias else {}  # as T5 passes it
+    wanted, _ = attention(module, query, key, value, given, 0.0, 0.5, **more)
+    found, _ = attention(module, query, key, value, given, 1e-9, 0.5, **more)
+    assert bias == (not torch.allclose(wanted, attention(module, query, key, value, given, 0.0, 0.5)[0], atol=1e-3))
     assert torch.allclose(found, wanted, atol=1e-6)
     for one, other in zip(
         torch.autograd.grad(found.square().sum(), (query, key, value)),
@@ -118,7 +121,7 @@ def test_one_look_into_the_token_table_has_the_gradients_of_many(tiny_bert, how,
 
 
 @pytest.mark.parametrize("how", KINDS[:4], ids=lambda how: " ".join(str(part) for part in how.values()))
-def test_a_model_is_left_as_it_was(tiny_bert, how):
+def test_a_model_is_not_changed(tiny_bert, how):
     model = made(tiny_bert, **how)
     before, described = [type(module) for module in model.modules()], model.identity()
     with faster(model):

@@ -151,7 +151,7 @@ def test_in_batch_positives_of_a_query_are_never_its_negatives(tiny_bert):
         assert batch.targets.labels[number].tolist() == [float(row == positive) for row in rows]
 
 
-def test_a_query_s_own_documents_are_told_from_those_of_the_batch(tiny_bert):
+def test_a_query_s_own_documents_differ_from_those_of_the_batch(tiny_bert):
     student = build(matcher_config(start=tiny_bert, layers=1, query_length=8, document_length=16))
     lists, examples = ToyLists(documents=12), [(0, index) for index in range(8)]
     batch = Collator(lists, student, in_batch=True)(examples)

@@ -52,7 +52,7 @@ def test_neighbours_below_a_threshold_are_negatives_and_training_queries_have_a_
     assert all("label" not in row for row in transfer) and len(transfer) <= 18 * 5
 
 
-def test_judgements_become_grades_and_titles_texts_of_their_own(tmp_path):
+def test_judgements_become_grades_and_titles_become_separate_texts(tmp_path):
     (tmp_path / "qrels").mkdir()
     documents = [{"_id": f"d{n}", "title": f"title {n}", "text": f"body {n}"} for n in range(4)]
     queries = [{"_id": f"q{n}", "text": f"query {n}"} for n in range(2)]
@@ -130,7 +130,7 @@ def test_a_finished_folder_of_pairs_of_a_pair_set_is_accepted_too(beir, tmp_path
     assert build_pairs(str(tmp_path / "pairs"), tmp_path / "more", "neighbours", near=3) == first
 
 
-def test_a_damaged_pair_file_is_named_by_whoever_reads_it(beir, tmp_path):
+def test_every_reader_names_a_damaged_pair_file(beir, tmp_path):
     build_pairs(str(beir), tmp_path / "pairs", "neighbours", below=2.0)
     for name in ("train.jsonl", "transfer.jsonl"):
         file = tmp_path / "pairs" / name

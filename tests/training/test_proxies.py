@@ -101,7 +101,7 @@ def test_nothing_is_hidden_from_a_model_that_names_tokens(tiny_bert):
     torch.testing.assert_close(teacher(named.student, SEEN).scores, teacher(plain.student).scores)
 
 
-def test_which_tokens_are_named_depends_on_seed_and_batch_alone(tiny_bert):
+def test_the_tokens_to_predict_depend_only_on_seed_and_batch(tiny_bert):
     teacher = naming(tiny_bert)
 
     def told(**options: object) -> list[tuple[int, int]]:

@@ -179,7 +179,7 @@ def test_gradient_caching_gives_the_same_gradients(tiny_bert, separate):
     assert torch.equal(cached, beside)
 
 
-def test_token_logits_alone_cost_no_ranking_pass(tiny_bert, monkeypatch):
+def test_token_logits_without_scores_cost_no_ranking_pass(tiny_bert, monkeypatch):
     student = tiny_student(tiny_bert)
     monkeypatch.setattr(student.tower, "forward", lambda *_: pytest.fail("encoded for nothing"))
     assert restored(student, None, frozenset({"token_logits"})).abs().max() > 1e-3

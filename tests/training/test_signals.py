@@ -89,7 +89,7 @@ def test_stored_embeddings_are_computed_once(tiny_bert, tmp_path, monkeypatch):
     assert again(["sort"], 0).shape == (1, 32)
 
 
-def test_texts_alone_make_a_batch_without_lists(tiny_bert, tmp_path):
+def test_texts_make_a_batch_without_lists(tiny_bert, tmp_path):
     student, teacher = tiny_student(tiny_bert), tiny_student(tiny_bert, dim=None)
     cached = CachedTeacher(frozenset({"queries"}), stored_embeddings(teacher, tmp_path))
     texts = TextLists(["copy a file", "sort a list", "open the folder"])
@@ -109,7 +109,7 @@ def losses(folder, name):
     return [line["objectives"][name] for line in lines if "objectives" in line]
 
 
-def test_a_student_learns_its_teachers_embeddings_from_queries_alone(recipe, tiny_bert, tmp_path):
+def test_a_student_learns_its_teachers_embeddings_from_queries_only(recipe, tiny_bert, tmp_path):
     """No label, no document, no BM25: the other half of the recipe stays what it was."""
     tiny_student(tiny_bert, dim=8).save_pretrained(tmp_path / "teacher")
     stage = {"objectives": ["same_queries"], "steps": 80, "batch_size": 8, "lr": 3e-3}

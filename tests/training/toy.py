@@ -79,9 +79,14 @@ def gradients(
 
 
 def train(start: str, folder: Path, stage: Stage, dropout: float = 0.1, kind: str = "dual_encoder") -> Matcher:
-    """Run one stage in `folder` and return the matcher; `live` is a dual encoder with a ColBERT in every step."""
-    teacher = tiny_student(start, "colbert") if kind == "live" else None
-    matcher = tiny_student(start, "dual_encoder" if kind == "live" else kind, dropout)
+    """Run one stage in `folder` and return the matcher; `live` is a dual encoder with a ColBERT in every step, and
+    `virt:KIND` a student of a kind with a cross-encoder.
+    """
+    teacher = {"live": "colbert", "virt": "cross_encoder"}.get(kind.partition(":")[0])
+    student = "dual_encoder" if kind == "live" else kind.removeprefix("virt:")
+    more: dict[str, object] = {"tokens": (3, 1)} if student == "poly_encoder" else {}
+    matcher = tiny_student(start, student, dropout, **more)
+    teacher = tiny_student(start, teacher) if teacher else None
     fit(matcher, [stage], lambda _: ToyLists(), Fit("student", folder, folder / "log.jsonl", seed=3, teacher=teacher))
     return matcher
 

@@ -46,7 +46,7 @@ def test_the_gap_is_that_of_scores_centred_by_query_and_scaled_by_model() -> Non
     assert found.underrated[0].gap < 0
 
 
-def test_a_document_that_both_put_on_the_same_side_is_no_disagreement() -> None:
+def test_a_document_on_the_same_side_for_both_is_not_a_disagreement() -> None:
     """The student's long tail: far below its average where the teacher has it a little below its own."""
     teacher = {"q1": {"yeast": 1.0, "chemo": -0.4, "moon": -0.6}}
     student = {"q1": {"yeast": 3.0, "chemo": 2.0, "moon": -5.0}}
@@ -159,7 +159,7 @@ def test_runs_that_cannot_be_compared_are_refused(teacher: Run, student: Run, me
         disagreements(teacher, student, QRELS, DATA)
 
 
-def test_asking_for_none_is_refused() -> None:
+def test_requesting_zero_is_refused() -> None:
     with pytest.raises(LimbeckError, match="ask for 1 or more"):
         disagreements(TEACHER, STUDENT, QRELS, DATA, count=0)
 

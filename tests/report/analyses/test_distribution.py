@@ -19,7 +19,7 @@ def test_moments_quantiles_and_shares_are_numpys() -> None:
     assert comes_back(found)
 
 
-def test_equal_values_get_a_bin_of_their_own() -> None:
+def test_equal_values_get_a_separate_bin() -> None:
     found = distribution(np.full(4, 7.0), 7.0, 7.0, bins=2)
     assert (found.low, found.high) == (6.5, 7.5)
     assert found.shares == (0.0, 1.0)

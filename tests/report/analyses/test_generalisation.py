@@ -161,7 +161,7 @@ def test_train_and_test_of_a_model_share_a_colour_and_differ_in_dashes() -> None
     assert classes == ["series-0 dash-1", "series-0 dash-0", "series-1 dash-1", "series-1 dash-0"]
 
 
-def test_one_model_alone_has_no_verdict() -> None:
+def test_a_single_model_has_no_verdict() -> None:
     assert "m reaches 0.500 on train and 0.400 on test at size 8; without another model" in shown(
         generalisation_section(generalisation([point("m", 0.5, 0.4)]))
     )

@@ -83,7 +83,7 @@ def test_the_agreement_of_a_truncation_is_that_of_its_top_k() -> None:
     assert found[8] == found[30] == 1
 
 
-def test_any_of_equal_scores_may_stand_in_the_top() -> None:
+def test_any_of_equal_scores_may_be_in_the_top() -> None:
     scores = np.random.default_rng(0).integers(0, 3, size=(20, 40))  # many ties at the border of the top
     assert numerical_rank(scores, k=5).centred.truncations[-1].top_k == 1
 
@@ -120,7 +120,7 @@ def test_a_run_of_all_pairs_becomes_a_matrix_with_documents_in_order() -> None:
         ({"q1": {"a": float("nan")}}, "query 'q1', document 'a' is not a finite number"),
     ],
 )
-def test_a_run_with_gaps_is_no_matrix(run: dict[str, dict[str, float]], message: str) -> None:
+def test_a_run_with_gaps_is_not_a_matrix(run: dict[str, dict[str, float]], message: str) -> None:
     with pytest.raises(LimbeckError, match=message):
         score_matrix(run)
 

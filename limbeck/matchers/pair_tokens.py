@@ -1,0 +1,93 @@
+"""Pairs for a cross-encoder that reads of each text exactly what a student reads that encodes texts apart.
+
+A tokenizer on its own takes what is too much for a pair from the longer text, so that the tokens of teacher and student
+differ as soon as something is cut. Here each text is cut by itself, and it is known which token belongs to which text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.attention import LONG, special_ids
+from limbeck.matchers.base import distinct
+from limbeck.matchers.chunks import Features
+from limbeck.matchers.segments import JointTransformer
+
+OF_TEXT = "of_text"  # a feature: the text, 0 or 1, that each token [n, tokens] belongs to
+NEITHER = -1  # special tokens and padding
+
+
+def tokenise_apart(transformer: Any, pairs: Sequence[tuple[str, str]], tokens: tuple[int, int]) -> Features:
+    """Tokenised pairs, at most so many tokens of each text."""
+    tokenizer = transformer.tokenizer
+    if isinstance(transformer, JointTransformer):  # cuts each text by itself, see `refuse_other_lengths`
+        features = transformer.preprocess(pairs)
+        of_text = features["token_type_ids"].masked_fill(features["attention_mask"] == 0, NEITHER)
+    else:
+        features = _cut_and_joined(tokenizer, pairs, tokens)
+        of_text = features[OF_TEXT]
+    marks = torch.isin(features["input_ids"], special_ids(tokenizer))  # a text may contain one
+    return {**features, OF_TEXT: of_text.masked_fill(marks, NEITHER)}
+
+
+def _cut_and_joined(tokenizer: Any, pairs: Sequence[tuple[str, str]], tokens: tuple[int, int]) -> Features:
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    sides = []
+    for side, most in enumerate(tokens):
+        different, rows = distinct(pair[side] for pair in pairs)
+        encoded = backend.encode_batch(different, add_special_tokens=False)
+        for text in encoded:
+            text.truncate(most, direction=tokenizer.truncation_side)
+        sides.append([encoded[row] for row in rows])
+    joined = [backend.post_process(first, second) for first, second in zip(*sides, strict=True)]
+    features: Features = {
+        "input_ids": _padded([pair.ids for pair in joined], tokenizer.pad_token_id),
+        "attention_mask": _padded([pair.attention_mask for pair in joined], 0),
+        OF_TEXT: _padded([_texts(len(first), pair) for first, pair in zip(sides[0], joined, strict=True)], NEITHER),
+        "modality": "text",
+    }
+    if "token_type_ids" in tokenizer.model_input_names:
+        features["token_type_ids"] = _padded([pair.type_ids for pair in joined], 0)
+    return features
+
+
+def _texts(first: int, pair: Any) -> list[int]:
+    """The text of each token of a joined pair, whose first text has so many tokens; marks belong to neither."""
+    text = iter([0] * first + [1] * len(pair))
+    return [NEITHER if mark else next(text) for mark in pair.special_tokens_mask]
+
+
+def _padded(rows: Sequence[list[int]], filling: int) -> Tensor:
+    most = max(map(len, rows))
+    return torch.tensor([row + [filling] * (most - len(row)) for row in rows])
+
+
+def refuse_other_lengths(transformer: Any, tokens: tuple[int, int]) -> None:
+    """A teacher has to be able to read all of the student's tokens; where it cuts texts itself, exactly those."""
+    if isinstance(transformer, JointTransformer):
+        found = tokenise_apart(transformer, [(LONG, LONG)], tokens)[OF_TEXT]
+        own = tuple(int((found == text).sum()) for text in (0, 1))
+        if own != tokens:
+            problem = (
+                f"the teacher reads {own[0]} and {own[1]} tokens of the texts, the student {tokens[0]} and {tokens[1]}"
+            )
+            lengths = f"query_length: {transformer.query_length} and document_length: {transformer.document_length}"
+            raise LimbeckError(
+                f"virt: {problem}; set student.{lengths.replace('and ', 'and student.')}, as the teacher has"
+            )
+        return
+    marks = transformer.tokenizer.num_special_tokens_to_add(pair=True)
+    needed, most = sum(tokens) + marks, transformer.max_seq_length
+    if most is not None and needed > most:
+        problem = (
+            f"the student reads {tokens[0]} and {tokens[1]} tokens of the texts, and a pair of {needed} with marks"
+        )
+        remedy = f"make student.query_length and student.document_length {needed - most} smaller in all"
+        raise LimbeckError(f"virt: {problem} is more than the teacher's {most}; {remedy}, or use a longer teacher")
