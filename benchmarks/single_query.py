@@ -4,7 +4,8 @@
 
 All have the same weights and the same number of threads. They take turns on the queries of pydocs, one after the other,
 tokenising included. Other work on the machine slows all of them: trust only the ratios of a quiet machine.
-sentence-transformers' ONNX backend needs `optimum-onnx`; it is left out where that is not installed.
+sentence-transformers' ONNX backend needs an `optimum-onnx` that knows the installed transformers; it is left out where
+there is none.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def their_onnx(folder: str, threads: int) -> Encode | None:
     """sentence-transformers' own ONNX backend on as many threads, or nothing where it is not installed."""
     try:
         import onnxruntime
-        import optimum.onnxruntime  # noqa: F401
+        from optimum.onnxruntime import ORTModelForFeatureExtraction  # noqa: F401
     except ImportError:
         return None
     options = onnxruntime.SessionOptions()

@@ -1,8 +1,8 @@
-"""What an encoder's attention reads, layer by layer, while the encoder runs.
+"""Read the queries and keys of an encoder's attention, layer by layer, while the encoder runs.
 
-Queries and keys come from hooks on the projections that compute them, so it does not matter which implementation of
-attention runs (eager, sdpa, the one for training on a CPU): the implementations without a map compute from the same
-queries and keys. Only layers that are asked for are hooked, and what is not kept of them is freed at once.
+Queries and keys come from hooks on their projections, so any implementation of attention works (eager, sdpa, the one
+for training on a CPU): those without a map use the same queries and keys. Only requested layers are hooked, and
+whatever is not kept is freed at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from limbeck.matchers.base import tokeniser_digest
 from limbeck.signals import AttentionSizes
 
 T = TypeVar("T")
-LONG = "a " * 9000  # a text that every model cuts
+LONG = "a " * 9000  # a text that every model truncates
 
 
 class Family(NamedTuple):
@@ -46,22 +46,22 @@ FAMILIES = {  # by `model_type`; MiniLM is a BERT
 
 @dataclass(frozen=True)
 class AttentionFacts:
-    """What has to be known of an encoder's attention before anything is trained."""
+    """Facts about an encoder's attention that are checked before training."""
 
     sizes: AttentionSizes
-    tokenizer: str  # a digest: encoders cut texts into the same tokens if theirs are equal
+    tokenizer: str  # a digest: encoders with equal digests give the same tokens
 
 
 class LayerInputs(NamedTuple):
-    """What one layer's attention reads of some sequences."""
+    """The input of one layer's attention for some sequences."""
 
-    queries: Tensor  # [n, heads, tokens, d], scaled as the family scales them: 1/sqrt(d), or (T5) not at all
+    queries: Tensor  # [n, heads, tokens, d], scaled as in the family: by 1/sqrt(d), or (T5) not at all
     keys: Tensor  # [n, heads, tokens, d]
     offsets: Callable[[], Tensor | None]  # added to the logits: [n or 1, heads or 1, tokens or 1, tokens]
 
 
 def facts_of(transformer: Any) -> AttentionFacts:
-    """Of a sentence-transformers Transformer; an encoder of an unknown family is refused."""
+    """The facts of a sentence-transformers Transformer; an encoder of an unknown family is refused."""
     model = getattr(transformer, "model", transformer)
     return AttentionFacts(sizes_of(model), tokeniser_digest(transformer.tokenizer, of_words=True))
 
@@ -87,7 +87,7 @@ def _attends(module: nn.Module, family: Family) -> bool:
 
 @contextmanager
 def watching(model: Any, layers: Sequence[int], see: Callable[[LayerInputs], T]) -> Iterator[dict[int, T]]:
-    """Inside the block: what `see` makes of the inputs of each of `layers`, by the layer's number."""
+    """Inside the block: the results of `see` for the inputs of each of `layers`, by layer number."""
     modules, seen, handles = attention_modules(model), dict[int, T](), []
     heads = int(model.config.num_attention_heads)
     family = FAMILIES[model.config.model_type]
@@ -125,7 +125,7 @@ def _by_head(states: Tensor, heads: int) -> Tensor:
 
 
 def _offsets(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor | None:
-    """What the model adds to the logits of one layer: a mask, in the form that this implementation has it, and biases
+    """The terms that the model adds to the logits of one layer: a mask, in the form of this implementation, and biases
     of relative positions (MPNet, T5).
     """
     given = signature(module.forward).bind(*args, **kwargs).arguments
@@ -144,10 +144,10 @@ def _offsets(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor |
 
 
 def text_tokens(features: dict[str, Any], special: Tensor) -> Tensor:
-    """Which tokens [n, tokens] belong to the text itself: neither padding, nor special, nor of a prompt."""
+    """Which tokens [n, tokens] belong to the text itself: not padding, not special, not part of a prompt."""
     attended = features["attention_mask"].bool()
     real = attended & ~torch.isin(features["input_ids"], special)
-    if "query_expansion_positions" in features:  # [MASK] tokens that ColBERT fills queries with
+    if "query_expansion_positions" in features:  # ColBERT fills queries with these [MASK] tokens
         real &= ~features["query_expansion_positions"].bool()
     if features.get("prompt_length"):
         real &= attended.cumsum(dim=1) > features["prompt_length"]
@@ -155,20 +155,20 @@ def text_tokens(features: dict[str, Any], special: Tensor) -> Tensor:
 
 
 def most_text_tokens(tokenizer: Any, preprocess: Callable[[list[str]], dict[str, Any]]) -> int:
-    """How many tokens of the longest text are read: tried out, so that prompts, marks and fillings are allowed for."""
+    """The maximum number of tokens of a text; measured, so that prompts, markers and fillings are included."""
     features = preprocess([LONG])
     return int(text_tokens(features, special_ids(tokenizer)).sum())
 
 
 def special_ids(tokenizer: Any, device: torch.device | str = "cpu") -> Tensor:
-    """The tokens that no text is made of. An unknown word is a word."""
+    """The special tokens, which no text consists of. An unknown word is a word."""
     marks = {getattr(tokenizer, f"{name}_token_id", None) for name in ("pad", "cls", "sep", "bos", "eos", "mask")}
     words = {getattr(tokenizer, "unk_token_id", None)} - marks
     return torch.tensor(sorted(set(tokenizer.all_special_ids) - words), device=device)
 
 
 def places_of(real: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of the real tokens of each row [n, tokens], in order: [n, most], and which of these there are."""
+    """The positions of the real tokens of each row [n, tokens], in order: [n, most], and a mask of valid ones."""
     most = int(real.sum(dim=1).max()) if len(real) else 0
     places = torch.argsort((~real).int(), dim=1, stable=True)[:, :most]
     return places, real.gather(1, places)
@@ -181,5 +181,5 @@ def take(states: Tensor, places: Tensor) -> Tensor:
 
 
 def token_ids(ids: Tensor, places: Tensor, there: Tensor) -> Tensor:
-    """The ids [n, tokens] at places, -1 where there is no token."""
+    """The ids [n, tokens] at positions, -1 if there is no token."""
     return torch.where(there, ids.gather(1, places), -1)

@@ -1,7 +1,7 @@
-"""The attention between the two texts of a pair, as a cross-encoder's own softmax has it.
+"""The attention between the two texts of a pair, from a cross-encoder's own softmax.
 
-Of each layer's map only the two blocks between the texts are formed (VIRT Eq. 2), while the layer runs: rows of one
-text's tokens against all tokens of the sequence, for the softmax has to be the model's; then the other text's columns.
+Only the two blocks between the texts are computed from each layer's map (VIRT Eq. 2), while the layer runs: rows of one
+text's tokens against all tokens of the sequence, because the softmax must be the model's; then the other's columns.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def cross_attention(
     layers: tuple[int, ...] | None,
     run: Callable[[Features], Features],
 ) -> tuple[Features, CrossAttention]:
-    """What `run` makes of a chunk of n pairs, and the attention between their texts; `of_text` [n, tokens] says which
-    tokens are whose. The result has n in place of B and K.
+    """The result of `run` for a chunk of n pairs, and the attention between their texts; `of_text` [n, tokens] gives
+    the text of each token. The result has n instead of B and K.
     """
     if of_text is None:
         raise LimbeckError("attention between texts needs pairs that were read apart; call read_apart before prepare")
@@ -82,6 +82,6 @@ def join_pairs(parts: Sequence[CrossAttention], restore: Tensor, shape: tuple[in
 
 
 def _widened(tensor: Tensor, widths: tuple[int, ...], filling: int) -> Tensor:
-    """With its last dimensions as wide as `widths`."""
+    """Pad the last dimensions to `widths`."""
     more = [wanted - there for wanted, there in zip(widths, tensor.shape[-len(widths) :], strict=True)]
     return F.pad(tensor, [size for each in reversed(more) for size in (0, each)], value=filling)

@@ -1,7 +1,7 @@
-"""Pairs for a cross-encoder that reads of each text exactly what a student reads that encodes texts apart.
+"""Pairs for a cross-encoder that reads exactly the same tokens of each text as a student with separate texts.
 
-A tokenizer on its own takes what is too much for a pair from the longer text, so that the tokens of teacher and student
-differ as soon as something is cut. Here each text is cut by itself, and it is known which token belongs to which text.
+By default a tokenizer truncates the longer text of a pair, so the tokens of teacher and student differ if anything is
+truncated. Here each text is truncated separately, and the text of each token is known.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ NEITHER = -1  # special tokens and padding
 
 
 def tokenise_apart(transformer: Any, pairs: Sequence[tuple[str, str]], tokens: tuple[int, int]) -> Features:
-    """Tokenised pairs, at most so many tokens of each text."""
+    """Tokenised pairs, with a maximum number of tokens for each text."""
     tokenizer = transformer.tokenizer
-    if isinstance(transformer, JointTransformer):  # cuts each text by itself, see `refuse_other_lengths`
+    if isinstance(transformer, JointTransformer):  # truncates each text separately, see `refuse_other_lengths`
         features = transformer.preprocess(pairs)
         of_text = features["token_type_ids"].masked_fill(features["attention_mask"] == 0, NEITHER)
     else:
@@ -59,7 +59,7 @@ def _cut_and_joined(tokenizer: Any, pairs: Sequence[tuple[str, str]], tokens: tu
 
 
 def _texts(first: int, pair: Any) -> list[int]:
-    """The text of each token of a joined pair, whose first text has so many tokens; marks belong to neither."""
+    """The text of each token of a joined pair, given the length of the first text; special tokens belong to neither."""
     text = iter([0] * first + [1] * len(pair))
     return [NEITHER if mark else next(text) for mark in pair.special_tokens_mask]
 
@@ -70,7 +70,7 @@ def _padded(rows: Sequence[list[int]], filling: int) -> Tensor:
 
 
 def refuse_other_lengths(transformer: Any, tokens: tuple[int, int]) -> None:
-    """A teacher has to be able to read all of the student's tokens; where it cuts texts itself, exactly those."""
+    """The teacher must be able to read all of the student's tokens; if it truncates texts itself, exactly those."""
     if isinstance(transformer, JointTransformer):
         found = tokenise_apart(transformer, [(LONG, LONG)], tokens)[OF_TEXT]
         own = tuple(int((found == text).sum()) for text in (0, 1))

@@ -1,8 +1,8 @@
-"""The attention of a tower: the queries and keys that it computes of each text, for maps that no tower computes.
+"""The attention of a tower: its queries and keys of each text, for maps that no tower computes.
 
-VIRT (Eq. 3) forms softmax(Q_x K_y^T / sqrt(d)) out of the queries of one text and the keys of another. Whoever forms
-these maps gets the queries scaled by what the family itself has: 1/sqrt(d) with d the size of a head, and 1 for T5.
-Biases of relative positions (MPNet, T5) are not in them: tokens of texts that are read apart have no distance.
+VIRT (Eq. 3) computes softmax(Q_x K_y^T / sqrt(d)) from the queries of one text and the keys of another. The queries
+here are scaled with the factor of the family: 1/sqrt(d) with d the size of a head, and 1 for T5. Biases of relative
+positions (MPNet, T5) are not included: tokens of separate texts have no distance.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Watch:
     """Collects the attention of the texts that towers run, one entry for each call of `each_chunk`."""
 
     def __init__(self, layers: tuple[int, ...] | None) -> None:
-        self.layers = layers  # None is all
+        self.layers = layers  # None means all
         self.texts: list[TextAttention] = []
 
     def each_chunk(
         self, transformer: Any, texts: Chunks, run: Callable[[Features], T], recompute: bool = False
     ) -> list[T]:
-        """What `run` makes of each chunk. Queries and keys are returned by the function that gradient caching runs
+        """The results of `run` for all chunks. Queries and keys are returned by the function that gradient caching runs
         again, so they are computed again with everything else.
         """
         model = transformer.model
@@ -71,25 +71,25 @@ class Watch:
         return [made for made, _ in found]
 
     def nothing(self, transformer: Any) -> None:
-        """There were no texts."""
+        """Record that there were no texts."""
         self.texts.append(_nothing(transformer.model, self._layers(transformer.model)))
 
     def _layers(self, model: Any) -> tuple[int, ...]:
         return self.layers if self.layers is not None else tuple(range(sizes_of(model).layers))
 
     def of_batch(self, document_count: int) -> tuple[TextAttention, TextAttention]:
-        """Of queries and documents, which were run in this order; documents of all processes."""
+        """The attention of queries and documents, which ran in this order; documents are those of all processes."""
         queries, documents = self.texts
         return queries, everyones(documents, document_count)
 
     def at(self, places: Sequence[tuple[int, Tensor]], document_count: int) -> tuple[TextAttention, TextAttention]:
-        """Likewise, where each position says in which of the lists of texts its own are, and their rows there."""
+        """The same, if each position gives the index of its list of texts and the rows there."""
         queries, documents = (self.texts[run].rows(rows) for run, rows in places)
         return queries, everyones(documents, document_count)
 
 
 def chunk_runner(watch: Watch | None, transformer: Any, texts: Chunks) -> EachChunk:
-    """What runs the chunks of `texts` through a transformer: watched, where somebody asked for attention."""
+    """A function that runs the chunks of `texts` through a transformer, and records attention if requested."""
     if watch is None:
         return each_chunk
     if not texts.passes:
@@ -114,7 +114,7 @@ def _widened(part: TextAttention, width: int) -> TextAttention:
 
 
 def _nothing(model: Any, layers: tuple[int, ...]) -> TextAttention:
-    """Of no texts; it hangs on the weights, as `zero_of` says."""
+    """The attention of no texts; it depends on the weights, like `zero_of`."""
     sizes, modules = sizes_of(model), attention_modules(model)
     name = FAMILIES[model.config.model_type].query
     sizes_of_heads = [getattr(modules[layer], name).out_features // sizes.heads for layer in layers]
@@ -123,7 +123,7 @@ def _nothing(model: Any, layers: tuple[int, ...]) -> TextAttention:
 
 
 def everyones(own: TextAttention, count: int) -> TextAttention:
-    """Of all processes' texts, `count` in all, with gradients."""
+    """The attention of all processes' texts, `count` in total, with gradients."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return own
     widest = torch.tensor(own.tokens.shape[1], device=own.tokens.device)

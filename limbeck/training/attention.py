@@ -1,4 +1,4 @@
-"""What student and teacher have to agree on before one learns the other's attention, and which layers they show."""
+"""Check that student and teacher fit together for learning attention, and choose the layers to read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Layers = tuple[int, ...]
 
 @contextmanager
 def attention_shown(student: Matcher, teacher: Matcher | None, stage: Stage) -> Iterator[None]:
-    """Inside the block student and teacher show the attention of the layers that a stage's objectives compare, and the
-    teacher reads of each text what the student reads.
+    """Inside the block, student and teacher give the attention of the layers that a stage's objectives compare, and the
+    teacher reads the same tokens of each text as the student.
     """
     if not stage.student_signals & TEXT_ATTENTION:
         yield
@@ -33,8 +33,8 @@ def attention_shown(student: Matcher, teacher: Matcher | None, stage: Stage) -> 
 
 
 def layers_shown(student: Matcher, teacher: Matcher, stage: Stage) -> tuple[Layers, Layers]:
-    """The layers of student and teacher that a stage compares; models whose attention cannot be compared are refused:
-    other families, other tokenizers, towers that differ, lengths, layers and heads that do not go together.
+    """The layers of student and teacher that a stage compares. Models whose attention cannot be compared are refused:
+    other families, other tokenizers, different towers, and lengths, layers or heads that do not fit.
     """
     objectives = [each for _, each in stage.weighted_objectives() if each.needs_student & TEXT_ATTENTION]
     if not objectives:
