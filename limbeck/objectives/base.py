@@ -55,9 +55,9 @@ class Objective(ABC):
         return {}
 
     def attended_layers(self, student: AttentionSizes, teacher: AttentionSizes) -> list[tuple[int, int]]:
-        """The layers of the student, from 0, whose attention it reads, each with the teacher's that belongs to it.
+        """The pairs of layers (student's, teacher's), counted from 0, whose attention it compares.
 
-        Sizes that do not go together are refused: it is called before anything is trained.
+        It is called before training and raises an error if the sizes do not match.
         """
         return []
 
