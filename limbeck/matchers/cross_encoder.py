@@ -1,4 +1,4 @@
-"""The cross-encoder: both texts in one pass, nothing stored ahead (Defense Sec. 2; EmbedDistill Sec. 4.2)."""
+"""The cross-encoder: both texts in one pass, nothing is stored (Defense Sec. 2; EmbedDistill Sec. 4.2)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHOWN = SCORES | CROSS_ATTENTION | {"seen_token_logits"}
 
 @dataclass(frozen=True)
 class Pairs(PreparedBatch):
-    """One process's pairs, both texts of each tokenised together."""
+    """One process's pairs, with both texts tokenised together."""
 
     pairs: Chunks
     shape: tuple[int, int]  # [own queries, K]
@@ -112,7 +112,7 @@ class CrossEncoder(Matcher):
         self._apart: tuple[int, int] | None = None  # see `read_apart`
 
     def _shows(self) -> frozenset[str]:
-        """What its pooling gives apart from scores: proxies of both texts, one embedding of the pair, or nothing."""
+        """The output of its pooling besides scores: proxies of both texts, one embedding of the pair, or nothing."""
         last: Any = self.model[-1]
         if isinstance(last, DualPooling | SegmentPooling):
             return SHOWN | PROXIES
@@ -146,7 +146,7 @@ class CrossEncoder(Matcher):
         return Pairs(prepare_chunks(pairs, preprocess, chunk), shape, batch.query_slice.start or 0)
 
     def _joined(self, document: Document) -> str:
-        """The second and further texts as one, parted as the model parts texts."""
+        """All texts but the first as one, joined with the model's separator."""
         tokenizer: Any = self.model.tokenizer
         return f" {tokenizer.sep_token or ''} ".join(as_parts(document))
 
@@ -183,7 +183,7 @@ class CrossEncoder(Matcher):
         return Signals(**found)
 
     def _shown(self, needs: frozenset[str], features: Features) -> dict[str, Any]:
-        """The signals of one chunk of pairs; `chosen` are the tokens whose logits are wanted."""
+        """The signals of one chunk of pairs; `chosen` are the tokens whose logits are needed."""
         chosen, of_text = features.pop("chosen", None), features.pop(OF_TEXT, None)
         first: Any = self.model[0]
         attention, made = None, dict[str, Any]()
@@ -202,11 +202,11 @@ class CrossEncoder(Matcher):
         return self._flat(self.model(features)["scores"])
 
     def _flat(self, scores: Tensor) -> Tensor:
-        """[pairs] where there is one output, else [pairs, outputs]."""
+        """[pairs] for one output, otherwise [pairs, outputs]."""
         return scores.squeeze(-1) if self.outputs == 1 and scores.dim() > 1 else scores
 
     def add_token_head(self, seed: int) -> None:
-        """It names tokens that it sees; nothing is masked."""
+        """A head that predicts visible tokens; nothing is masked."""
         self.heads[TOKEN_HEAD] = TokenHead.of(self.model[0], seed, masks=False).to(self.device)
 
     def score(self, pairs: Sequence[tuple[str, ...]], batch_size: int = 32) -> np.ndarray:
@@ -239,8 +239,8 @@ class CrossEncoder(Matcher):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, revision: str | None = None) -> CrossEncoder:
-        """Load a sentence-transformers cross-encoder folder or hub name; no code of the model's own is run."""
-        raw = torch.nn.Identity()  # given, or the library would call whatever the folder names as its activation
+        """Load a sentence-transformers cross-encoder folder or hub name, without running code from the model."""
+        raw = torch.nn.Identity()  # otherwise the library would call any activation that the folder names
 
         def make(folder: str) -> CrossEncoder:
             own = load_own_modules(Path(folder))

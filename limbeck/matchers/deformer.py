@@ -1,4 +1,4 @@
-"""DeFormer: the lower layers read each text alone, the upper ones both together (Cao et al. 2020; VIRT Sec. 4.2)."""
+"""DeFormer: lower layers read each text separately, upper layers both together (Cao et al. 2020; VIRT Sec. 4.2)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from limbeck.matchers.head_matcher import ClassifierConfig, HeadConfig, HeadMatc
 from limbeck.matchers.interactions import Interaction, JointLayers
 from limbeck.matchers.interactions.layer import HeadLayer
 
-FAMILIES = ("bert", "roberta", "xlm-roberta", "electra")  # whose layers are BERT's, under the same names
-SPLIT = 0.75  # of the layers, unless told otherwise; the paper has 9 of BERT-base's 12
+FAMILIES = ("bert", "roberta", "xlm-roberta", "electra")  # models with BERT's layers and names
+SPLIT = 0.75  # share of the layers by default; the paper uses 9 of BERT-base's 12
 
 
 class DeFormerConfig(ClassifierConfig):
-    """Lower layers for each text alone, upper layers for both together."""
+    """Lower layers for each text separately, upper layers for both together."""
 
     kind: Literal["deformer"] = "deformer"
     split_layers: int | None = Field(
@@ -34,12 +34,12 @@ class DeFormerConfig(ClassifierConfig):
 
 @architecture
 class DeFormer(HeadMatcher):
-    """A pretrained transformer cut in two: what the lower layers leave of a text is stored, the upper layers are the
-    interaction. So the cost of a pair is that of the upper layers.
+    """A pretrained transformer split in two: the lower layers' outputs for a text are stored, the upper layers are the
+    interaction. So a pair costs only the upper layers.
 
-    As in the authors' code the second text has no [CLS], has segment 1 (where the model knows segments), and its own
-    positions from 0. The prediction layer is a mean over all tokens of both texts and a linear map, as VIRT's teacher
-    has it.
+    As in the authors' code, the second text has no [CLS], has segment 1 (if the model has segments), and its own
+    positions from 0. The prediction layer is a mean over all tokens of both texts and a linear map, as in VIRT's
+    teacher.
     """
 
     kind = "deformer"
@@ -78,7 +78,7 @@ class DeFormer(HeadMatcher):
 
 
 def split_point(encoder: Transformer, config: Any) -> int:
-    """How many layers read each text alone."""
+    """The number of layers that read each text separately."""
     there = int(encoder.config.num_hidden_layers)
     count = config.split_layers or max(1, int(there * SPLIT))
     if count >= there:
@@ -115,7 +115,7 @@ def upper_layers(encoder: Transformer, config: Any) -> JointLayers:
 
 @torch.no_grad()
 def copy_layer(theirs: Any, ours: HeadLayer) -> None:
-    """Give our layer the weights of a BERT layer."""
+    """Copy the weights of a BERT layer into our layer."""
     attention = theirs.attention.self
     for kind in ("weight", "bias"):
         joined = torch.cat([getattr(part, kind) for part in (attention.query, attention.key, attention.value)])

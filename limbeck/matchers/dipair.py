@@ -18,14 +18,14 @@ from limbeck.matchers.encoding import Encoded, Encoding, TokenVectors
 from limbeck.matchers.head_matcher import ClassifierConfig, HeadConfig, HeadMatcher
 from limbeck.matchers.interactions import CosineHead, FeedForwardHead, Interaction, TransformerHead
 
-BLOCK = 2048  # texts that are projected at a time
+BLOCK = 2048  # number of texts projected at a time
 FFNN_WIDTH = 128
-# Of a config, what the encoder's outputs do not depend on; `tokens` counts for its own position alone.
+# Keys of a config that do not affect the encoder's outputs; `tokens` only affects its own position.
 OF_THE_HEAD = frozenset({"dropout", "dim", "outputs", "tokens", "head", "head_layers", "head_heads", "head_width"})
 
 
 class SlotsConfig(HeadConfig):
-    """What matchers have in common that keep a fixed number of vectors of each text."""
+    """The keys of matchers that keep a fixed number of vectors of each text."""
 
     tokens: tuple[int, ...] = Field((4, 8), description="vectors that each text keeps; one number per text")
 
@@ -79,8 +79,8 @@ class DiPairConfig(SlotsConfig, ClassifierConfig):
 class DiPair(HeadMatcher):
     """A truncated encoder for each text, a projection for each position, and a head over what they keep.
 
-    `kept` are the vectors [slots, width] of a text as the encoder leaves them, `encode` those [slots, dim] that a store
-    holds for the head; a slot without a token is zeros.
+    `kept` are the encoder's vectors [slots, width] of a text, `encode` the stored vectors [slots, dim] for the head; a
+    slot without a token is zeros.
     """
 
     kind = "dipair"
@@ -96,16 +96,16 @@ class DiPair(HeadMatcher):
             if isinstance(projection, nn.Linear):
                 nn.init.orthogonal_(projection.weight)
                 nn.init.zeros_(projection.bias)
-                projection.load_state_dict(self.projections[0].state_dict())  # like texts are alike from the start
+                projection.load_state_dict(self.projections[0].state_dict())  # equal texts start with equal vectors
         self.head = head or self._make_head(dim)
 
     @property
     def _dim(self) -> int | None:
-        """The size of a projection; None where there is none."""
+        """The size of a projection, or None."""
         return self.settings.dim
 
     def _make_head(self, dim: int) -> Interaction:
-        """What reads the kept vectors, of `dim` numbers each."""
+        """The head that reads the kept vectors, of `dim` numbers each."""
         config = self.settings
         if config.head == "cosine":
             return CosineHead()
@@ -128,7 +128,7 @@ class DiPair(HeadMatcher):
         )
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Encoded:
-        """[n, slots, width], zeros where a text has no token."""
+        """[n, slots, width], zeros if a text has no token in a slot."""
         return _take(states, mask, self.settings.tokens[position], self.settings.take == "last")
 
     def encoding(self, position: int) -> Encoding:
@@ -145,7 +145,7 @@ class DiPair(HeadMatcher):
         return [[pair[0] for pair in pairs], *self.parts([pair[1:] for pair in pairs])]
 
     def parts(self, documents: Sequence[Any]) -> list[list[str]]:
-        """The texts of each position but the first, from documents that are one text or a tuple of them."""
+        """The texts of each position except the first, from documents that are one text or a tuple of texts."""
         rows = [as_parts(document) for document in documents]
         wrong = next((row for row in rows if len(row) != self.texts - 1), None)
         if wrong is not None:
@@ -160,14 +160,14 @@ class DiPair(HeadMatcher):
         return self.projections[position]
 
     def project(self, kept: Encoded, position: int) -> TokenVectors:
-        """What the head reads of texts: vectors [n, slots, dim] and which of them there are."""
+        """The input of the head: vectors [n, slots, dim] and a mask."""
         assert isinstance(kept, Tensor)
         mask = (kept != 0).any(dim=-1)
         vectors = self._projection(position)(kept.float())
         return TokenVectors(vectors * mask.unsqueeze(-1), mask)
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 64) -> np.ndarray:
-        """What a store holds of texts at one position: [n, slots, dim] float32, zeros where a text has no token."""
+        """The stored vectors of texts at one position: [n, slots, dim] float32, zeros for slots without a token."""
         kept = super().encode(texts, position, batch_size)
         assert isinstance(kept, np.ndarray)
         with torch.inference_mode():
@@ -182,7 +182,7 @@ class DiPair(HeadMatcher):
 
 
 def _take(states: Tensor, mask: Tensor, slots: int, last: bool) -> Tensor:
-    """The first (or the last real) tokens' states [n, slots, width], in order; zeros where a text has fewer."""
+    """The states [n, slots, width] of the first (or last real) tokens, in order; zeros if a text has fewer."""
     lengths = mask.sum(dim=1, keepdim=True)  # [n, 1]
     place = torch.arange(slots, device=states.device).expand(len(states), -1)  # [n, slots]
     first = (lengths - slots).clamp(min=0) if last else torch.zeros_like(lengths)

@@ -1,7 +1,7 @@
 """A matcher made of a pretrained encoder and a head that is trained with it: DiPair, Siamese, VIRT and their like.
 
-Everything before the head depends on one text alone. `keep` is what the encoder leaves of a text, `encode` what a store
-holds of it for the head. Subclasses say which of the two there is and make the head.
+Everything before the head depends on a single text. `keep` gives the encoder's outputs for a text, `encode` the stored
+input of the head. Subclasses choose which of the two exist and make the head.
 """
 
 from __future__ import annotations
@@ -47,31 +47,31 @@ NOT_IN_SCORES = {"start", "inner_dropout"}
 
 @dataclass(frozen=True)
 class Texts(PreparedBatch):
-    """The distinct texts of one process's share of a batch, and where each position finds its own."""
+    """The distinct texts of one process's share of a batch, and the rows of each position."""
 
     texts: list[Chunks | Tensor]  # tokenised, or the encoder's stored outputs [n, width] or [n, slots, width]
-    places: list[tuple[int, Tensor]]  # of each position: in which of `texts`, and its rows there
+    places: list[tuple[int, Tensor]]  # for each position: the index into `texts`, and its rows there
     lists: Tensor | None
     document_count: int  # over all processes
 
 
 class HeadConfig(MatcherConfig):
-    """What matchers with an encoder and a head have in common."""
+    """The keys of matchers with an encoder and a head."""
 
-    hides_tokens: ClassVar[bool] = False  # certain tokens are kept, which must be there
+    hides_tokens: ClassVar[bool] = False  # certain tokens are kept and must not be hidden
 
     untied: bool = Field(False, description="a separate encoder for each text")
 
 
 class ClassifierConfig(HeadConfig):
-    """What heads of several layers have in common."""
+    """The keys of heads with several layers."""
 
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout in the head, in training only")
     outputs: int = Field(1, ge=1, description="scores per pair")
 
 
 class HeadMatcher(EncodingMatcher):
-    """An encoder for all texts, or one for each position, and a head over what they keep."""
+    """One encoder for all texts, or one for each position, and a head over their outputs."""
 
     config_type: ClassVar[type[HeadConfig]]
     shows = SCORES | TEXT_ATTENTION
@@ -81,7 +81,7 @@ class HeadMatcher(EncodingMatcher):
     head: Interaction
 
     def __init__(self, config: Any, encoders: Sequence[Transformer], head: Interaction | None = None) -> None:
-        """Subclasses make a new head where none is given."""
+        """Subclasses make a new head if none is given."""
         super().__init__()
         self.settings = config
         self.encoders = nn.ModuleList(encoders)  # one for all texts, or one for each position
@@ -101,14 +101,14 @@ class HeadMatcher(EncodingMatcher):
 
     @abstractmethod
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Encoded:
-        """What a text keeps of its tokens' states [n, tokens, width]."""
+        """The outputs that are kept of the token states [n, tokens, width] of a text."""
 
     @property
     def interaction(self) -> Interaction:
         return self.head
 
     def kept_encoding(self, position: int) -> Encoding:
-        """The shape of what the encoder leaves of a text."""
+        """The shape of the encoder's outputs for a text."""
         return self.encoding(position)
 
     def encoder(self, position: int) -> Transformer:
@@ -129,7 +129,7 @@ class HeadMatcher(EncodingMatcher):
         return Texts(texts, of_positions, batch.own_lists, len(batch.documents))
 
     def _alike(self) -> list[list[int]]:
-        """Positions in groups: where the same text has the same outputs, it is encoded once for all of them."""
+        """Groups of positions in which equal texts have equal outputs and are encoded once."""
         groups: dict[tuple[Any, ...], list[int]] = {}
         for position in range(self.texts):
             own = position if len(self.encoders) > 1 or self.encoded is not None else 0
@@ -137,11 +137,11 @@ class HeadMatcher(EncodingMatcher):
         return list(groups.values())
 
     def _reading(self, position: int) -> tuple[Any, ...]:
-        """What decides, with the encoder, the outputs of a text at a position."""
+        """What decides the outputs of a text at a position, in addition to the encoder."""
         return (self.settings.document_length if position else self.settings.query_length,)
 
     def parts(self, documents: Sequence[Any]) -> list[list[str]]:
-        """The texts of each position but the first, from documents that are one text or a tuple of them."""
+        """The texts of each position except the first, from documents that are one text or a tuple of texts."""
         return [[" ".join(as_parts(document)) for document in documents]]
 
     def _prepare(self, texts: list[str], position: int, chunk: int | None) -> Chunks | Tensor:
@@ -167,7 +167,7 @@ class HeadMatcher(EncodingMatcher):
         return Signals(scores=self.head(prepared, inputs.lists), text_attention=attention)
 
     def _kept(self, texts: Chunks | Tensor, position: int, recompute: bool, watch: Watch | None = None) -> Encoded:
-        """What the encoder leaves of texts, with gradients."""
+        """The encoder's outputs for texts, with gradients."""
         if isinstance(texts, Tensor):
             return texts
         each = chunk_runner(watch, self.encoder(position), texts)
@@ -185,11 +185,11 @@ class HeadMatcher(EncodingMatcher):
         return self._select(states, mask, position)
 
     def _everyone(self, kept: Encoded, count: int) -> Encoded:
-        """The outputs of all processes' documents."""
+        """The outputs of the documents of all processes."""
         return gather_texts(kept, count, self.settings.document_length)
 
     def project(self, kept: Encoded, position: int) -> Encoded:
-        """What the head reads of texts."""
+        """The input of the head for texts."""
         return kept
 
     def attention(self, position: int) -> AttentionFacts:
@@ -203,7 +203,7 @@ class HeadMatcher(EncodingMatcher):
     # -- inference -----------------------------------------------------------------------------------------------
 
     def keep(self, texts: Sequence[str], position: int, batch_size: int = 64) -> Any:
-        """The encoder's outputs of texts at one position, before anything else that is trained."""
+        """The encoder's outputs for texts at one position, before other trained modules."""
 
         def prepare(block: list[str]) -> Chunks:
             return self._tokenised(block, position, batch_size)
@@ -215,7 +215,7 @@ class HeadMatcher(EncodingMatcher):
         return join_stored([self.kept_encoding(position).nothing(), *map(as_stored, found)])
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 64) -> Vectors:
-        """What a store holds of texts at one position."""
+        """The stored encodings of texts at one position."""
         if self.encoded is not None:
             return self.encoded(list(texts), position)
         return self.keep(texts, position, batch_size)
@@ -294,7 +294,7 @@ class HeadMatcher(EncodingMatcher):
 
 
 def pool(states: Tensor, mask: Tensor, how: Literal["mean", "cls"]) -> Tensor:
-    """One vector [n, width] of each text: the mean over its real tokens, or its first token's."""
+    """One vector [n, width] of each text: the mean over its real tokens, or the first token."""
     if how == "cls":
         return states[torch.arange(len(states), device=states.device), mask.long().argmax(dim=1)]
     counts = mask.unsqueeze(-1).to(states.dtype)

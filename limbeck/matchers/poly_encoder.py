@@ -1,4 +1,4 @@
-"""The poly-encoder: DiPair's peer for short text (DiPair App. C; Humeau et al. 2020)."""
+"""The poly-encoder: the closest relative of DiPair for short text (DiPair App. C; Humeau et al. 2020)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class PolyEncoderConfig(SlotsConfig):
 
 @architecture
 class PolyEncoder(DiPair):
-    """One text keeps m vectors that learnt codes gather from its tokens, the other one vector: its [CLS], or its mean.
+    """One text has m vectors that learnt codes gather from its tokens, the other one vector: its [CLS], or its mean.
 
-    `tokens: [16, 1]` has 16 codes on the first text, `[1, 16]` on the second. There is no projection, as there.
+    `tokens: [16, 1]` has 16 codes on the first text, `[1, 16]` on the second. As in the paper, there is no projection.
     """
 
     kind = "poly_encoder"
     config_type: ClassVar[type[SlotsConfig]] = PolyEncoderConfig
-    outputs_are_the_encoders: ClassVar[bool] = False  # codes are trained too, so what is kept changes with them
+    outputs_are_the_encoders: ClassVar[bool] = False  # codes are trained too, so the kept vectors change
 
     def __init__(self, config: Any, encoders: Sequence[Transformer], head: Interaction | None = None) -> None:
         super().__init__(config, encoders, head)

@@ -17,7 +17,7 @@ from limbeck.matchers.interactions.fusion import FusionName
 
 
 class FusionConfig(ClassifierConfig):
-    """What matchers have in common that fuse one vector of each text."""
+    """The keys of matchers that fuse one vector of each text."""
 
     pooling: Literal["mean", "cls"] = Field("mean", description="how token states become one vector")
     classifier: Literal["mlp", "linear"] = Field(
@@ -37,10 +37,10 @@ class SiameseConfig(FusionConfig):
 class Siamese(HeadMatcher):
     """Scores from r = (u, v), where u and v are the means of the texts' token states, or their [CLS] states.
 
-    The paper says of its rivals that vectors are concatenated "to give final predictions", and of its own Eq. 6,
-    MLP(MLP(r) + r), that it does much better. So theirs is plainer: here an MLP with one hidden layer, or with
-    `classifier: linear` none at all. A linear classifier of (u, v) gives f(x) + g(y): it knows what each text says, and
-    nothing of how they relate.
+    About its baselines, the paper only says that vectors are concatenated "to give final predictions", and that its own
+    Eq. 6, MLP(MLP(r) + r), is much better. So the baselines are simpler: here an MLP with one hidden layer, or none
+    with `classifier: linear`. A linear classifier of (u, v) gives f(x) + g(y): it reads each text, but cannot compare
+    them.
     """
 
     kind = "siamese"

@@ -30,7 +30,7 @@ class VirtConfig(ClassifierConfig):
 class Virt(HeadMatcher):
     """The VIRT-adapted interaction over any encoder (VIRT Eq. 5 and 6).
 
-    The distillation of attention maps is an objective of its own, which serves other two-tower matchers too.
+    The distillation of attention maps is a separate objective, which also works for other two-tower matchers.
     """
 
     kind = "virt"

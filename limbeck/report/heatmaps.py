@@ -9,10 +9,10 @@ from html import escape
 from limbeck.report.plot_axes import FONT, text, tooltip
 from limbeck.report.scales import shortened, text_width, tick_label
 
-MOST = 40  # words on an axis: a page has room for no more
-LARGEST_CELL, SMALLEST_CELL = 26.0, 15.0  # pixels; smaller cells have no room for a word next to them
+MOST = 40  # maximum words on an axis of a page
+LARGEST_CELL, SMALLEST_CELL = 26.0, 15.0  # pixels; smaller cells are too narrow for the words
 LONGEST_WORD = 92.0  # pixels
-SLANT = 0.7072  # of a word at 45 degrees: as wide as it is high
+SLANT = 0.7072  # a word at 45 degrees is as wide as it is high
 SWATCHES = 6  # in the key
 PAGE, GAP = 960.0, 26.0  # as in page.css
 
@@ -21,7 +21,7 @@ PAGE, GAP = 960.0, 26.0  # as in page.css
 class Heatmap:
     """Values [rows, columns] as shades, from 0 to `high` (the largest value by default); the value is the tooltip.
 
-    Maps that are to be compared need the same `high`. Words beyond the first MOST of an axis are left out.
+    To compare maps, give them the same `high`. Words beyond the first MOST of an axis are left out.
     """
 
     rows: Sequence[str]
@@ -43,7 +43,7 @@ class Heatmap:
         return self.high or max(max(row) for row in self.values) or 1.0
 
     def cell(self, width: float) -> float:
-        """How large a cell can be in a drawing of this width."""
+        """The size of a cell in a drawing of this width."""
         return min(LARGEST_CELL, (width - self._left - self._lean) / min(len(self.columns), MOST))
 
     @property
@@ -52,12 +52,12 @@ class Heatmap:
 
     @property
     def _lean(self) -> float:
-        """How far the last slanted words reach beyond the cells."""
+        """The width of the last slanted words beyond the cells."""
         reach = [_wide(word) * SLANT - SMALLEST_CELL * at for at, word in enumerate(reversed(self.columns[:MOST]))]
         return max(0.0, *reach)
 
     def svg(self, width: float, height: float = 0.0) -> str:
-        """The drawing; it is as high as its rows need."""
+        """The drawing; its height depends on the number of rows."""
         cell = max(self.cell(width), 4.0)
         rows, columns = self.rows[:MOST], self.columns[:MOST]
         left, top = self._left, 34 + SLANT * max(_wide(word) for word in columns)
@@ -84,7 +84,7 @@ class Heatmap:
         return "\n".join([f'{opening}aria-label="{escape(self._description())}">', *parts, "</svg>"])
 
     def _title(self) -> str:
-        """What the axes are, and how much of them is left out."""
+        """The titles of the axes, and how many words are left out."""
         more = [f"{len(words) - MOST} more" if len(words) > MOST else "" for words in (self.rows, self.columns)]
         names = [
             f"{title} (and {left_out})" if left_out else title
@@ -130,7 +130,7 @@ def _wide(word: str) -> float:
 
 @dataclass(frozen=True)
 class HeatmapGrid:
-    """Maps under their titles, as many in a row as leave cells large enough to read."""
+    """Maps with titles, as many per row as leave cells large enough to read."""
 
     maps: Sequence[tuple[str, Heatmap]]
     title: str = ""

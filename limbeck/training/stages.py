@@ -1,4 +1,4 @@
-"""Running stages one after the other, each from where it was left."""
+"""Run stages one after the other; each resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from limbeck.training.training_heads import learn_where_asked, training_heads
 from limbeck.training.weights import is_whole, load_if_whole, load_weights, save_weights
 
 FREEZABLE = {
-    # the first module of every tower and cross-encoder, a static one's; DiPair's
+    # the first module of towers and cross-encoders, of static towers, and of DiPair
     "encoder": ("*.0.model.*", "*.0.embedding.*", "encoders.*"),
     "token_embeddings": ("*.word_embeddings.*", "*.0.embedding.*"),
 }
@@ -42,23 +42,23 @@ FREEZABLE = {
 class Fit:
     """Everything that the stages of one model share."""
 
-    name: str  # whose lines these are in the log: "teacher", "student", or what a sweep calls one of its students
+    name: str  # its name in the log: "teacher", "student", or the name of a student in a sweep
     folder: Path  # where unfinished work is kept
     log: Path
     seed: int
     dev: Callable[[Matcher], dict[str, float]] | None = None
-    teacher: Matcher | None = None  # a live one
+    teacher: Matcher | None = None  # a live teacher
     standardise: Callable[[Tensor, Tensor], Tensor] | None = None
-    snapshots: Path | None = None  # keep the scores of dev here, each time it is looked at
-    outputs: Path | None = None  # of frozen encoders: where several models share them
+    snapshots: Path | None = None  # store the scores of dev here at every evaluation
+    outputs: Path | None = None  # outputs of frozen encoders, which several models share
     shared: Path | None = None  # weights after a stage that several models begin with
-    cached_teacher: Matcher | None = None  # one whose scores are replayed
-    reference: EncodingMatcher | None = None  # whose embeddings are replayed: the teacher, or the student's start
+    cached_teacher: Matcher | None = None  # a teacher whose stored scores are used
+    reference: EncodingMatcher | None = None  # its stored embeddings are used: the teacher, or the student's start
     embeddings: StoredOutputs | None = None  # the reference's, by text
 
 
 def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Examples], how: Fit) -> None:
-    """Train `matcher` through all stages; what is done already is loaded, what was cut short goes on."""
+    """Train `matcher` through all stages; finished stages are loaded, interrupted ones resume."""
     with training_heads(matcher, stages, how.reference or how.teacher or how.cached_teacher, how.seed):
         for number, stage in enumerate(stages):
             finished = how.folder / f"{slug(how.name)}-stage-{number}.safetensors"
@@ -92,12 +92,12 @@ def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Exam
 
 
 def _begun_alike(matcher: Matcher, stage: Stage, number: int, how: Fit) -> str:
-    """What two models have in common that leave a stage with the same weights, if they share their data."""
+    """The key of a stage: models with the same key and data have the same weights after the stage."""
     return digest(weights_digest(matcher), stage.model_dump_json(), str(how.seed + number))
 
 
 def _discard_damaged(folder: Path) -> None:
-    """Begin a stage again whose best weights so far are damaged: no checkpoint has them."""
+    """Restart a stage whose best weights so far are damaged: no checkpoint has them."""
     if is_main() and (folder / BEST).exists() and not is_whole(folder / BEST):
         shutil.rmtree(folder)
     wait_for_all()
@@ -152,27 +152,27 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, fol
 
 
 def _texts(lists: Examples) -> list[list[str]]:
-    """All texts of both sides, documents of several parts as one text each."""
+    """All texts of both sides; documents of several parts are joined."""
     queries, documents = lists.everything()
     return [queries, [" ".join(as_parts(document)) for document in documents]]
 
 
 def _replayed(stage: Stage, how: Fit) -> frozenset[str]:
-    """The signals that a stage needs and no live teacher shows."""
+    """The signals that a stage needs but no live teacher provides."""
     return stage.teacher_signals - (how.teacher.shows if how.teacher is not None else frozenset())
 
 
 def _cached(stage: Stage, how: Fit) -> CachedTeacher | None:
-    """Who replays those signals; nobody where there are none."""
+    """The teacher that provides stored signals; None if there are none."""
     replayed = _replayed(stage, how)
     return CachedTeacher(replayed, how.embeddings) if replayed else None
 
 
 class frozen:
-    """Hold parameters fixed inside the block: by alias (`encoder`, `token_embeddings`) or by pattern of their names.
+    """Freeze parameters inside the block: by alias (`encoder`, `token_embeddings`) or by a pattern of their names.
 
-    A module with all parameters frozen also stays in evaluation mode, whatever mode the model around it is put in:
-    with its dropout on, its outputs would not be those of the model that is stored.
+    A module whose parameters are all frozen also stays in evaluation mode, even if the model is set to training: with
+    dropout its outputs would differ from the stored ones.
     """
 
     def __init__(self, module: nn.Module, patterns: Sequence[str]) -> None:
@@ -190,7 +190,7 @@ class frozen:
             self.held += [parameter for parameter in found if parameter.requires_grad]
 
     def leaves_something(self) -> None:
-        """Refuse to freeze every parameter that could be trained."""
+        """Refuse to freeze all trainable parameters."""
         held = set(map(id, self.held))
         if not any(parameter.requires_grad and id(parameter) not in held for parameter in self.module.parameters()):
             raise LimbeckError("freeze: no parameter is left to train; freeze fewer, or drop the stage")
@@ -212,7 +212,7 @@ class frozen:
 
 
 def _fixed(module: nn.Module, held: set[int]) -> Iterator[nn.Module]:
-    """The largest parts of a module in which nothing is trained, and something was frozen."""
+    """The largest submodules that contain frozen parameters and nothing that is trained."""
     parameters = list(module.parameters())
     if any(id(parameter) in held for parameter in parameters):
         if not any(parameter.requires_grad for parameter in parameters):
@@ -223,5 +223,5 @@ def _fixed(module: nn.Module, held: set[int]) -> Iterator[nn.Module]:
 
 
 def _stay(module: nn.Module, mode: bool = True) -> nn.Module:
-    """In place of a fixed module's `train`: the mode stays."""
+    """Replaces the `train` method of a frozen module: the mode does not change."""
     return module

@@ -41,7 +41,7 @@ DEV = "eval_dev"
 
 
 class DistillationTrainer(Trainer):
-    """One stage. Asks student and teacher for the signals that the objectives need, and no others."""
+    """One stage. Requests only the signals that the objectives need from student and teacher."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class DistillationTrainer(Trainer):
             return super().train(*args, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader:
-        """The planned batches as they are: every process makes the whole batch and takes its share."""
+        """The planned batches: every process makes the whole batch and takes its share."""
         plan = BatchPlan(
             self.queries,
             self.stage.batch_size // self.stage.accumulate,
@@ -113,7 +113,7 @@ class DistillationTrainer(Trainer):
             student: Signals = model(batch.student, self.needs_student, recompute)
         teacher = self._teacher_signals(batch)
         total = torch.zeros((), device=batch.targets.mask.device)
-        # Processes average their gradients, so each counts its share as if it were the whole.
+        # Processes average their gradients, so each scales its share up to the whole batch.
         share = self.args.world_size / batch.size
         for weight, objective in self.objectives:
             loss = with_heads(objective, self.student.heads)(student, teacher, batch.targets).sum() * share
@@ -144,11 +144,11 @@ class DistillationTrainer(Trainer):
         return shown
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Measure on dev, keep the best weights, and say when it is time to stop."""
+        """Measure on dev, keep the best weights, and decide when to stop."""
         assert self.dev is not None
         self.student.eval()
         value = -math.inf
-        if is_main():  # one process measures and all go by its number, or one rounding more would part their ways
+        if is_main():  # one process measures for all: with different rounding, processes would decide differently
             measures = self.dev(self.student)
             first = next(iter(measures.values()))
             value = -math.inf if math.isnan(first) else first
@@ -182,13 +182,13 @@ class DistillationTrainer(Trainer):
         return str(self.staging or self.folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        """Weights only, as safetensors; the library would add its arguments as a pickle."""
+        """Save weights only, as safetensors; the library would add its arguments as a pickle."""
         folder = Path(output_dir or self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         save_file(contiguous(self.student.state_dict()), folder / "model.safetensors")
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Let the library write under another name, then rename the complete folder."""
+        """Let the library write under a temporary name, then rename the complete folder."""
         name = f"{PREFIX}{self.state.global_step}"
         self.staging = self.folder / ".writing"
         try:
@@ -211,18 +211,18 @@ class DistillationTrainer(Trainer):
 
 
 def _as_inputs(collator: Collator, examples: list[tuple[int, int]]) -> dict[str, Batch]:
-    """A batch in the shape that the library passes around."""
+    """A batch in the form that the library passes around."""
     return {"batch": collator(examples)}
 
 
 def keep_snapshot(folder: Path, dev: Any, stage: int = 0, step: int = 0) -> None:
-    """Keep the scores that dev was judged by, for a picture of how they move (Defense Fig. 5 to 7)."""
+    """Store the scores of an evaluation on dev, to plot how they change (Defense Fig. 5 to 7)."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{stage:03}-{step:09}.json", dev.run)
 
 
 def out_of_patience(stage: Stage, history: Sequence[dict[str, Any]]) -> bool:
-    """Whether as many looks at dev as `patience` allows have passed since the best one."""
+    """Whether `patience` evaluations on dev have passed since the best one."""
     values = [entry[DEV] for entry in history if DEV in entry]
     if stage.patience is None or not values:
         return False
@@ -230,7 +230,7 @@ def out_of_patience(stage: Stage, history: Sequence[dict[str, Any]]) -> bool:
 
 
 class _Rhythm(TrainerCallback):
-    """Shows progress, and asks for a checkpoint when enough time has passed since the last."""
+    """Shows progress, and requests a checkpoint when enough time has passed since the last."""
 
     def __init__(self, stage: Stage, advance: Advance) -> None:
         self.seconds, self.advance, self.last = stage.checkpoint_seconds, advance, time.monotonic()
@@ -251,12 +251,12 @@ class _Rhythm(TrainerCallback):
 
 
 class _Arguments(TrainingArguments):
-    """Arguments of training on the chosen device. On their own they would take every GPU of the machine."""
+    """Training arguments for the chosen device. By default the library would use every GPU of the machine."""
 
     @cached_property
     def _setup_devices(self) -> torch.device:
         device: torch.device = super()._setup_devices
-        if self.world_size > 1:  # torchrun gave each process its own
+        if self.world_size > 1:  # torchrun gave each process its own device
             return device
         chosen = self.distributed_state.device = chosen_device()
         self._n_gpu = int(chosen.type == "cuda")
@@ -297,7 +297,7 @@ def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: in
 
 
 def standardiser(kind: str, scores: Tensor) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """How teacher scores are brought to mean 0 and deviation 1, if at all; `scores` are all that are stored."""
+    """The standardisation of teacher scores to mean 0 and deviation 1, if any; `scores` are all stored scores."""
     if kind == "list":
         return standardise_list
     if kind == "global":

@@ -1,7 +1,7 @@
-"""What is trained only with a student: a head that predicts tokens, an objective's projection.
+"""Modules that are only trained with a student: a head that predicts tokens, an objective's projection.
 
-Objectives declare what they need (`Objective.heads`); it is built from the sizes of student and teacher, saved in
-checkpoints, and at the end becomes a part of the student (`Objective.folds`) or is dropped.
+Objectives declare them (`Objective.heads`). They are built from the sizes of student and teacher, saved in
+checkpoints, and at the end folded into the student (`Objective.folds`) or dropped.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ CANNOT = {
 
 @contextmanager
 def training_heads(matcher: Matcher, stages: Sequence[Stage], teacher: Matcher | None, seed: int) -> Iterator[None]:
-    """Give a matcher what its stages' objectives train with it. All stages keep all of it, so that one can go on with
-    what another has learnt, and every file of weights has the same names.
+    """Add the heads that the objectives of all stages need to a matcher. All stages have all heads, so that a stage can
+    continue with what another has learnt, and every file of weights has the same names.
     """
     tokens = frozenset[str]().union(*(stage.student_signals & TOKEN_SIGNALS for stage in stages))
     for signal in sorted(tokens - matcher.shows):
@@ -52,7 +52,7 @@ def training_heads(matcher: Matcher, stages: Sequence[Stage], teacher: Matcher |
 
 
 def learn_where_asked(matcher: Matcher, stage: Stage) -> None:
-    """Hold heads fixed in a stage that has no use for them: several processes would wait for their gradients."""
+    """Freeze heads that a stage does not use: several processes would wait for their gradients."""
     wanted = {objective.name for _, objective in stage.weighted_objectives()}
     wanted |= {TOKEN_HEAD} if stage.restores_tokens else set()
     for name, head in matcher.heads.items():
@@ -60,13 +60,13 @@ def learn_where_asked(matcher: Matcher, stage: Stage) -> None:
 
 
 def with_heads(objective: Objective, heads: nn.ModuleDict) -> Callable[..., Tensor]:
-    """The objective with the heads that it declared, if it did."""
+    """The objective with its heads, if it declares any."""
     call: Callable[..., Tensor] = objective
     return partial(call, heads=heads[objective.name]) if objective.name in heads else call
 
 
 def _declaring(stages: Sequence[Stage]) -> Iterator[Objective]:
-    """The objectives of all stages that train something; two of one name share it."""
+    """The objectives of all stages that train something; objectives with the same name share it."""
     known = {each.name: each for stage in stages for _, each in stage.weighted_objectives() if each.has_heads}
     yield from known.values()
 

@@ -1,6 +1,6 @@
-"""Interactions: the part of a matcher that runs per pair, over encodings that are ready.
+"""Interactions: the part of a matcher that runs per pair, over precomputed encodings.
 
-One file for each way in which texts can meet. Importing this package registers them all.
+There is one file for each kind of interaction. Importing this package registers all of them.
 """
 
 from limbeck.matchers.encoding import TokenVectors

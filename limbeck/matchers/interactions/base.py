@@ -1,10 +1,10 @@
-"""What every interaction is: two steps, the first once per text, the second once per pair.
+"""The base class of interactions, with two steps: the first runs once per text, the second once per pair.
 
     prepared = [interaction.prepare(encoded, position) for position, encoded in enumerate(texts)]
     scores = interaction.score([tuple(part[rows] for part in text) for text, rows in zip(prepared, pairs)])
 
-Training, re-ranking, latency and `limbeck score` all call these two. An interaction is built again from its
-`arguments` and its weights alone, so a worker that scores pairs needs no tower and no library of models.
+Training, re-ranking, latency and `limbeck score` all call these two. An interaction can be rebuilt from its `arguments`
+and weights, so a worker that scores pairs needs no tower and no model library.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.matchers.encoding import Encoded
 from limbeck.plugins import load_plugins
 
-Prepared = tuple[Tensor, ...]  # what is known of texts at one position: tensors with one row for each text
+Prepared = tuple[Tensor, ...]  # prepared texts of one position: tensors with one row per text
 Search = Literal["inner_product", "maxsim"]
 
 
 class Interaction(nn.Module, ABC):
-    """Scores texts that are encoded."""
+    """Scores encoded texts."""
 
     name: ClassVar[str]
     search: ClassVar[Search | None] = None  # how a whole corpus can be searched, if at all
@@ -34,24 +34,24 @@ class Interaction(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        # Empty and never saved: `.to(device)` moves it, so an interaction without weights knows where it is, too.
+        # Empty and never saved: `.to(device)` moves it, so an interaction without weights also knows its device.
         self.register_buffer("_place", torch.empty(0), persistent=False)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What its constructor needs to build it again, as JSON."""
+        """The arguments of its constructor, as JSON."""
         return {}
 
     @abstractmethod
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
-        """Everything that depends on one text alone; `position` is the text's place in a pair."""
+        """Everything that depends on a single text; `position` is the text's position in a pair."""
 
     @abstractmethod
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         """Scores [pairs, outputs] of prepared texts, one row of each position for each pair."""
 
     def forward(self, texts: Sequence[Prepared], lists: Tensor | None) -> Tensor:
-        """Scores [B, K] of each query's list of documents, or [B, P] of all pairs where `lists` is None.
+        """Scores [B, K] of each query's list of documents, or [B, P] of all pairs if `lists` is None.
 
         With several outputs there is one more dimension for them.
         """
@@ -64,12 +64,12 @@ class Interaction(nn.Module, ABC):
         return scores.squeeze(-1) if self.outputs == 1 else scores
 
     def folded(self) -> Interaction:
-        """The same scores for inference, with all that depends on no pair multiplied out ahead."""
+        """The same scores for inference, with everything precomputed that does not depend on the pair."""
         return self
 
     @property
     def device(self) -> torch.device:
-        """Where encodings are scored."""
+        """The device on which encodings are scored."""
         return next(self.parameters(), self._place).device
 
 
@@ -78,7 +78,7 @@ InteractionType = TypeVar("InteractionType", bound=type[Interaction])
 
 
 def interaction(kind: InteractionType) -> InteractionType:
-    """Register an interaction under its `name`, so that it can be built again where only its folder is known."""
+    """Register an interaction under its `name`, so that it can be rebuilt from its folder."""
     INTERACTIONS[kind.name] = kind
     return kind
 
@@ -98,6 +98,6 @@ def take_rows(text: Prepared, rows: Tensor) -> Prepared:
 
 
 def without_padding(text: Prepared) -> Prepared:
-    """Prepared tokens [texts, tokens, ...], their mask last, without the places at which no text has a token."""
+    """Prepared tokens [texts, tokens, ...], their mask last, without positions at which no text has a token."""
     filled = text[-1].any(dim=0)
     return text if bool(filled.all()) else tuple(part[:, filled] for part in text)

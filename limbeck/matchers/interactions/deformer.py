@@ -15,10 +15,10 @@ from limbeck.matchers.interactions.layer import HeadLayer
 
 @interaction
 class JointLayers(Interaction):
-    """BERT layers over the states of both texts, the mean of what comes out, and a linear classifier.
+    """BERT layers over the states of both texts, the mean of their outputs, and a linear classifier.
 
-    The layers are written in plain torch, so a worker needs no library of models. Queries, keys and values of the first
-    layer depend on one text alone and are computed once for each text.
+    The layers are written in plain torch, so a worker needs no model library. Queries, keys and values of the first
+    layer depend on a single text and are computed once per text.
     """
 
     name = "joint_layers"

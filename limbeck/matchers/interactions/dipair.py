@@ -1,7 +1,7 @@
 """DiPair's heads: a small network over the few token vectors that each text keeps (DiPair Sec. 3).
 
-A head sees n texts, each as [B, slots, dim] and a mask of the slots that hold a token. `folded` gives the same scores
-for inference with as little work per pair as can be.
+A head reads n texts, each as [B, slots, dim] and a mask of the slots that contain a token. `folded` gives the same
+scores for inference with minimal work per pair.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from limbeck.matchers.interactions.layer import HeadLayer
 class TransformerHead(Interaction):
     """DiPair-TSF: a few transformer layers over all texts' tokens; the first output represents the pair.
 
-    Layers are BERT's (norm after the sum, GELU), with one attention head unless told otherwise. The paper's head starts
-    at random and has tens of millions of pairs to find out that texts are to be compared. This one starts comparing:
-    the first layer's queries and keys are the vectors themselves, so that a token attends to those that are like it.
+    Layers are BERT's (norm after the sum, GELU), with one attention head by default. The paper's head starts at random
+    and learns from tens of millions of pairs that it has to compare texts. This one compares from the start: the first
+    layer's queries and keys are the vectors themselves, so that a token attends to similar tokens.
 
-    With `cosine`, the score is DE-Cos' and what the layers add to it, nothing at first.
+    With `cosine`, the score is DE-Cos' plus the output of the layers, which starts at 0.
     """
 
     name = "transformer"
@@ -68,7 +68,7 @@ class TransformerHead(Interaction):
             nn.init.zeros_(self.output.bias)
 
     def inputs(self, vectors: Tensor, text: int) -> Tensor:
-        """What the first layer gets of one text's vectors [B, slots, dim]: position, segment, norm."""
+        """The first layer's input for one text's vectors [B, slots, dim]: with position, segment, norm."""
         positions: nn.Embedding = self.positions[text]  # type: ignore[assignment]
         return self.norm(vectors + positions.weight + self.segments.weight[text])
 
@@ -98,7 +98,7 @@ class TransformerHead(Interaction):
 
 @interaction
 class FeedForwardHead(Interaction):
-    """DiPair-FFNN: the vectors side by side into hidden layers; with one slot a text it is the paper's DE-FFNN."""
+    """DiPair-FFNN: the concatenated vectors into hidden layers; with one slot per text it is the paper's DE-FFNN."""
 
     name = "ffnn"
 
@@ -123,7 +123,7 @@ class FeedForwardHead(Interaction):
         return self._arguments
 
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
-        """The vectors side by side; a slot without a token is zeros."""
+        """The concatenated vectors; a slot without a token is zeros."""
         assert isinstance(encoded, TokenVectors)
         return ((encoded.vectors * encoded.mask.unsqueeze(-1)).flatten(1),)
 
@@ -136,7 +136,7 @@ class FeedForwardHead(Interaction):
         return FoldedFeedForward(self)
 
     def after(self, found: Tensor) -> Tensor:
-        """The rest of the way, from what the first layer found [B, hidden]."""
+        """The layers after the first, from its output [B, hidden]."""
         for layer in self.further:
             found = layer(torch.relu(found))
         return self.output(torch.relu(found))
@@ -144,7 +144,7 @@ class FeedForwardHead(Interaction):
 
 @interaction
 class CosineHead(Interaction):
-    """DE-Cos: the cosine of two vectors, by a learnt factor and offset, so that it can be a probability's logit."""
+    """DE-Cos: the cosine of two vectors with a learnt factor and offset, so that it can be a logit."""
 
     name = "scaled_cosine"
 
@@ -161,7 +161,7 @@ class CosineHead(Interaction):
         return self.after(texts[0][0], texts[1][0])
 
     def after(self, left: Tensor, right: Tensor) -> Tensor:
-        """Of unit vectors [B, dim]."""
+        """The score of unit vectors [B, dim]."""
         return self.scale * (left * right).sum(dim=-1, keepdim=True) + self.offset
 
 

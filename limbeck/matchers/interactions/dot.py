@@ -29,7 +29,7 @@ class Dot(Interaction):
         return (left * right).sum(dim=-1, keepdim=True)
 
     def forward(self, texts: Sequence[Prepared], lists: Tensor | None) -> Tensor:
-        """As any interaction's, without a copy of each query for each of its documents."""
+        """Like in the base class, without a copy of each query for each of its documents."""
         (queries,), (documents,) = texts  # [B, dim], [P, dim]
         with torch.autocast(queries.device.type, enabled=False):
             if lists is None:

@@ -1,14 +1,14 @@
-"""DiPair's heads with everything taken out of the per-pair work that depends on one text alone, or on no text.
+"""DiPair's heads with everything precomputed that depends on a single text or on no text.
 
 A head is exact algebra over stored vectors, so nothing here is an approximation:
 
-- What the first layer computes before texts meet (position, segment, norm, queries, keys, values) is computed once per
+- The first layer's computations on single texts (position, segment, norm, queries, keys, values) are done once per
   text. The map that merges attention's result is linear, so it is applied to the values: v W_o.
 - Only the first output of the last layer is read. So its queries are computed for one token; its keys enter only as
   q W_k . x, so W_k is applied to the one query instead of to every token; its values enter only as a weighted sum,
   which is taken before W_v and W_o, not after. Both pairs of maps are multiplied out once: W_k^T W_q and W_o W_v.
 
-For N + M = 12 tokens of 256 numbers, 2 layers of 1024, that leaves 7.0 of 18.9 million multiplications a pair.
+For N + M = 12 tokens of 256 numbers, 2 layers of 1024, this needs 7.0 of 18.9 million multiplications per pair.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FoldedTransformer(Interaction):
     def _fold_last(self) -> None:
         layer, heads = self.last, self.heads
         queries, keys, values = layer.attend.weight.chunk(3)
-        query_bias, _, value_bias = layer.attend.bias.chunk(3)  # a key's bias shifts all logits alike: no effect
+        query_bias, _, value_bias = layer.attend.bias.chunk(3)  # a key's bias shifts all logits equally: no effect
         dim = queries.shape[1]
         scale = (dim // heads) ** -0.5
         parts = list(_each_head(dim, heads))
@@ -73,7 +73,7 @@ class FoldedTransformer(Interaction):
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
         """Residual input, queries, keys, merged values [texts, slots, ...] and the mask as logits [texts, slots].
 
-        Before the mask, where the head adds their cosine, the unit vectors of first tokens [texts, dim].
+        Before the mask come the unit vectors of first tokens [texts, dim], if the head adds their cosine.
         """
         assert isinstance(encoded, TokenVectors)
         vectors, mask = encoded
@@ -81,7 +81,7 @@ class FoldedTransformer(Interaction):
         hidden = torch.full(mask.shape, torch.finfo(states.dtype).min, device=states.device)
         masked = torch.where(mask, 0.0, hidden)
         rest = (masked,) if self.head.cosine is None else (F.normalize(vectors[:, 0], dim=-1), masked)
-        if len(self.head.layers) == 1:  # the only layer is the last, and that reads the states themselves
+        if len(self.head.layers) == 1:  # the only layer is the last, which reads the states directly
             return states, *rest
         dim, heads = states.shape[-1], self.heads
         found = F.linear(states, self.maps, self.map_biases)
@@ -124,13 +124,13 @@ class FoldedTransformer(Interaction):
 
     @staticmethod
     def _after(layer: HeadLayer, summed: Tensor) -> Tensor:
-        """What a layer does once attention is added."""
+        """The part of a layer after attention is added."""
         states = layer.first_norm(summed)
         return layer.second_norm(states + layer.narrow(F.gelu(layer.widen(states))))
 
 
 class FoldedFeedForward(Interaction):
-    """`FeedForwardHead`, folded: the first layer is linear, so each text's part of it is known ahead."""
+    """`FeedForwardHead`, folded: the first layer is linear, so each text's part of it is precomputed."""
 
     name = "folded ffnn"
 

@@ -1,12 +1,12 @@
-"""Fusions with everything taken out of the per-pair work that depends on one text alone, or on no text.
+"""Fusions with everything precomputed that depends on a single text or on no text.
 
 The first map of a classifier is linear in r, and u, v and u - v are linear in the two vectors. So of W r
 
     W (u, v, u - v, max(u, v)) = (W_1 + W_3) u + (W_2 - W_3) v + W_4 max(u, v)
 
-the first two terms are known of each text, and a pair costs their sum. In MLP(MLP(r) + r) the second network's first
-map W sees r and the first network's output B gelu(A r + a) + b. That is W r + (W B) gelu(A r + a) + (W b + c), so W and
-A are applied to r together and W B is multiplied out once. Nothing here is an approximation.
+the first two terms are precomputed for each text, and a pair costs their sum. In MLP(MLP(r) + r) the second network's
+first map W sees r and the first network's output B gelu(A r + a) + b. That is W r + (W B) gelu(A r + a) + (W b + c), so
+W and A are applied to r together and W B is multiplied out once. Nothing here is an approximation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FoldedClassifier:
 
 
 def _first_maps(classifier: Classifier) -> tuple[Tensor, Tensor]:
-    """All that is applied to r itself: [rows, parts * dim] and its bias [rows]."""
+    """Everything that is applied to r directly: [rows, parts * dim] and its bias [rows]."""
     if classifier.kind == "linear":
         return classifier.output.weight, classifier.output.bias
     if classifier.kind == "mlp":
@@ -76,7 +76,7 @@ class FoldedFusion(Interaction):
 
     @torch.inference_mode()
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
-        """The text's part of the sum [texts, rows]; where max(u, v) counts, its vector too."""
+        """The text's part of the sum [texts, rows]; also its vector if max(u, v) is used."""
         (vectors,) = self.head.prepare(encoded, position)
         part = F.linear(vectors, self.maps.right) if position else F.linear(vectors, self.maps.left, self.maps.bias)
         return (part,) if PARTS[self.head.fusion] < 4 else (part, vectors)
@@ -91,7 +91,7 @@ class FoldedFusion(Interaction):
 
 
 class FoldedVirt(Interaction):
-    """`VirtInteraction`, folded: u and v belong to the pair, so only what comes after them can be."""
+    """`VirtInteraction`, folded: u and v belong to the pair, so only the steps after them can be folded."""
 
     name = "folded virt"
 

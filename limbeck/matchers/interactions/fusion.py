@@ -1,4 +1,4 @@
-"""One vector u of the first text and v of the second, side by side with what compares them, into a small network.
+"""Vectors u of the first text and v of the second, concatenated with comparisons of both, into a small network.
 
 The fusions that VIRT is compared with, and its own without attention (VIRT Eq. 6, Sec. 4.2 and 4.5.1):
 
@@ -22,7 +22,7 @@ from limbeck.matchers.interactions.base import Interaction, Prepared, interactio
 FusionName = Literal["siamese", "sentence_t5", "virt"]
 ClassifierName = Literal["linear", "mlp", "residual"]
 PARTS: dict[str, int] = {"siamese": 2, "sentence_t5": 3, "virt": 4}  # vectors in r
-WIDER = 4  # the networks' inner width, in sizes of a vector
+WIDER = 4  # the networks' inner width, relative to the vector size
 
 
 def fuse(left: Tensor, right: Tensor, fusion: FusionName) -> Tensor:
@@ -34,7 +34,7 @@ def fuse(left: Tensor, right: Tensor, fusion: FusionName) -> Tensor:
 class Classifier(nn.Module):
     """Scores from r: `linear` W r + b, `mlp` MLP(r), `residual` MLP(MLP(r) + r) (VIRT Eq. 6).
 
-    An MLP has one hidden layer with GELU, four times as wide as the vectors; the paper says no more than "MLP". With
+    An MLP has one hidden layer with GELU, four times as wide as the vectors; the paper only says "MLP". With
     `linear`, a score is a sum of one number for each text, so it cannot compare them.
     """
 
@@ -57,7 +57,7 @@ class Classifier(nn.Module):
 
 
 class FusedPair(Interaction):
-    """Whatever ends in a fusion of two vectors and a classifier of it."""
+    """The base of interactions that end in a fusion of two vectors and a classifier."""
 
     def __init__(self, dim: int, fusion: FusionName, classifier: ClassifierName, outputs: int, dropout: float) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class FusedPair(Interaction):
 
 @interaction
 class Fusion(FusedPair):
-    """Each text keeps one vector, and pairs of them are fused."""
+    """Each text has one vector, and pairs of them are fused."""
 
     name = "fusion"
 

@@ -1,4 +1,4 @@
-"""One transformer layer as BERT has it, in plain torch: for heads that a worker builds without a library of models."""
+"""One transformer layer like BERT's, in plain torch: for heads that a worker builds without a model library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ALIKE = 4.0  # a token's first logit with one that equals it; of 1, 4 and 11, 4 learnt fastest on wdc_products
+ALIKE = 4.0  # initial logit of two equal tokens; of 1, 4 and 11, 4 learnt fastest on wdc_products
 
 
 class HeadLayer(nn.Module):
@@ -31,7 +31,7 @@ class HeadLayer(nn.Module):
 
     @torch.no_grad()
     def compare(self) -> None:
-        """Make queries and keys multiples of the states, such that a normalised state's logit with itself is ALIKE."""
+        """Make queries and keys multiples of the states, so that a normalised state's logit with itself is ALIKE."""
         dim = self.merge.in_features
         factor = ALIKE**0.5 * (dim // self.heads) ** -0.25
         self.attend.weight[: 2 * dim] = factor * torch.eye(dim).repeat(2, 1)
@@ -47,7 +47,7 @@ class HeadLayer(nn.Module):
         return self.attended(asking, queries, keys, values, mask)
 
     def attended(self, asking: Tensor, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """The rest of the layer, once the `asking` states' queries and all keys and values are there."""
+        """The rest of the layer, given the queries of the `asking` states and all keys and values."""
         queries, keys, values = map(self._by_head, (queries, keys, values))
         found = self._attention(queries, keys, values, mask[:, None, None, :])
         states = self.first_norm(asking + self.dropout(self.merge(found.transpose(1, 2).flatten(2))))

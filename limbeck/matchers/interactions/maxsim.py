@@ -13,18 +13,18 @@ from limbeck.matchers.encoding import Encoded, TokenVectors
 from limbeck.matchers.interactions.base import Interaction, Prepared, Search, interaction
 from limbeck.stores.ragged import Ragged
 
-NOTHING = -1e9  # the score of a document without a single token that counts, as sentence-transformers has it
+NOTHING = -1e9  # the score of a document without valid tokens, as in sentence-transformers
 _SIMILARITIES = 2**24  # in memory at a time: 64 MB
-_TOKENS, _QUERIES = 2048, 8  # that meet at a time at inference: their similarities stay in the processor's cache
+_TOKENS, _QUERIES = 2048, 8  # compared at a time in inference: their similarities fit into the processor's cache
 
 
 @interaction
 class MaxSim(Interaction):
     """s(q, d) = sum_i max_j <q_i, d_j>.
 
-    In training all pairs of the batch are scored, whatever the lists: next to the encoders that is cheap. Memory holds
-    the similarities of all query tokens with one slice of the documents, and for the backward pass only which document
-    token was best.
+    In training all pairs of the batch are scored, even those outside the lists: compared with the encoders this is
+    cheap. Memory holds the similarities of all query tokens with one slice of the documents, and for the backward pass
+    only the index of the best document token.
     """
 
     name = "maxsim"
@@ -73,7 +73,7 @@ class MeanMaxSim(MaxSim):
 
 
 class _BestMatch(torch.autograd.Function):
-    """max_j <q_i, d_j> for all queries, query tokens and documents, a slice of the documents at a time."""
+    """max_j <q_i, d_j> for all queries, query tokens and documents, one slice of the documents at a time."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, documents: Tensor, mask: Tensor, at_once: int) -> Tensor:
@@ -117,7 +117,7 @@ def _slices(count: int, cost: int, at_once: int) -> Iterator[slice]:
 def max_similarities(queries: Ragged, documents: Ragged, mean: bool = False) -> np.ndarray:
     """MaxSim of every query with every document, for inference: [queries, documents] float32.
 
-    Texts lie one after the other without padding, so a block of documents is one matrix product and one segmented max.
+    Texts are concatenated without padding, so a block of documents is one matrix product and one segmented max.
     """
     scores = np.full((len(queries), len(documents)), NOTHING, dtype=np.float32)
     filled = np.flatnonzero(documents.lengths)

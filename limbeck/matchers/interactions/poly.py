@@ -14,9 +14,9 @@ from limbeck.matchers.interactions.base import Interaction, Prepared, interactio
 
 @interaction
 class PolyAttention(Interaction):
-    """s = a <y, c> + b, y = sum_i softmax_i(<y_i, c>) y_i: the one vector c asks the codes y_1 ... y_m.
+    """s = a <y, c> + b, y = sum_i softmax_i(<y_i, c>) y_i: the single vector c attends to the codes y_1 ... y_m.
 
-    Humeau et al. have no a and b, as they only rank; here they are learnt, so that s can be a probability's logit.
+    Humeau et al. have no a and b, because they only rank; here they are learnt, so that s can be a probability's logit.
     """
 
     name = "poly"
@@ -36,7 +36,7 @@ class PolyAttention(Interaction):
         return (encoded.vectors,)
 
     def score(self, texts: Sequence[Prepared]) -> Tensor:
-        """The text with more than one slot is the coded one."""
+        """The text with more than one slot has the codes."""
         (left,), (right,) = texts
         codes, vector = (left, right) if right.shape[1] == 1 else (right, left)
         logits = codes @ vector.transpose(1, 2)  # [pairs, codes, 1]
@@ -45,7 +45,7 @@ class PolyAttention(Interaction):
 
 
 class Codes(nn.Module):
-    """Learnt queries that each gather something of a text: y_i = sum_j softmax_j(<code_i, h_j>) h_j."""
+    """Learnt queries that each pool a text: y_i = sum_j softmax_j(<code_i, h_j>) h_j."""
 
     def __init__(self, count: int, width: int) -> None:
         super().__init__()

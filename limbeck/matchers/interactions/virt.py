@@ -1,4 +1,4 @@
-"""VIRT's adapted interaction: each text is read through the eyes of the other (VIRT Sec. 3.3)."""
+"""VIRT's adapted interaction: each text attends to the other (VIRT Sec. 3.3)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from limbeck.matchers.interactions.fusion import FusedPair, fuse
 
 @interaction
 class VirtInteraction(FusedPair):
-    """u = mean_i softmax_j(<x_i, y_j> / sqrt(d)) y_j, v likewise from y to x, and their fusion (VIRT Eq. 5, 6).
+    """u = mean_i softmax_j(<x_i, y_j> / sqrt(d)) y_j, v the same from y to x, and their fusion (VIRT Eq. 5, 6).
 
-    x_i and y_j are the last layer's outputs and d is their size. All tokens of a text take part, special ones too: H is
-    the encoder's output in Eq. 5, and nothing there is left out. So an empty text still has vectors. Padding gets no
-    weight and is not counted in a mean.
+    x_i and y_j are the last layer's outputs and d is their size. All tokens of a text are used, including special ones:
+    H in Eq. 5 is the encoder's whole output. So an empty text still has vectors. Padding gets no weight and is not
+    counted in a mean.
 
     The mean over i does not depend on y_j. So u is sum_j w_j y_j with w_j the mean over i of the attention to y_j, and
     the matrix of attended vectors [m, d] is never formed.
@@ -56,7 +56,7 @@ class VirtInteraction(FusedPair):
 
 
 def _mean_attention(logits: Tensor, asking: Tensor, asked: Tensor) -> Tensor:
-    """The attention to each asked token, averaged over the asking tokens: [pairs, asked tokens]."""
+    """The attention to each token of one text, averaged over the tokens of the other: [pairs, attended tokens]."""
     weights = logits.masked_fill(~asked.unsqueeze(1), torch.finfo(logits.dtype).min).softmax(dim=-1)
     counted = asking.unsqueeze(-1).to(weights.dtype)
     return (weights * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
