@@ -22,7 +22,7 @@ from limbeck.matchers.base import tokeniser_digest
 from limbeck.signals import AttentionSizes
 
 T = TypeVar("T")
-LONG = "a " * 9000  # a text that every model cuts
+LONG = "a " * 9000  # a text that every model truncates
 
 
 class Family(NamedTuple):
@@ -147,7 +147,7 @@ def text_tokens(features: dict[str, Any], special: Tensor) -> Tensor:
     """Which tokens [n, tokens] belong to the text itself, and not to padding, special tokens or a prompt."""
     attended = features["attention_mask"].bool()
     real = attended & ~torch.isin(features["input_ids"], special)
-    if "query_expansion_positions" in features:  # [MASK] tokens that ColBERT fills queries with
+    if "query_expansion_positions" in features:  # ColBERT fills queries with these [MASK] tokens
         real &= ~features["query_expansion_positions"].bool()
     if features.get("prompt_length"):
         real &= attended.cumsum(dim=1) > features["prompt_length"]

@@ -41,7 +41,7 @@ class PairScorer:
     def __init__(self, interaction: Interaction, stores: Sequence[Encodings], batch: int | None = None) -> None:
         self.interaction, self.stores = interaction, stores
         self.batch = batch
-        self._known: dict[int, tuple[np.ndarray, Prepared]] = {}
+        self._known: dict[int, tuple[np.ndarray, Prepared, np.ndarray | None]] = {}
 
     @torch.inference_mode()
     def score(self, rows: np.ndarray) -> np.ndarray:
@@ -59,21 +59,26 @@ class PairScorer:
         turns = np.any([np.diff(tile[order]) != 0 for tile in tiles], axis=0)
         scores = np.empty((len(rows), self.interaction.outputs), dtype=np.float32)
         for tile in np.split(order, np.flatnonzero(turns) + 1):
-            texts = []
+            texts, lengths = [], []
             for position, (distinct, place) in enumerate(found):
                 present, where = np.unique(place[tile], return_inverse=True)
-                prepared = self._prepared(distinct[present], position)
-                texts.append((prepared, torch.from_numpy(where).to(prepared[0].device)))
-            blocks = [self._score_batch(texts, slice(at, at + batch)) for at in range(0, len(tile), batch)]
+                prepared, tokens = self._prepared(distinct[present], position)
+                texts.append((prepared, where))
+                lengths += [tokens[where]] if tokens is not None else []
+            if lengths:  # pairs of like length in one batch need little padding
+                like = _by_length(lengths, batch)
+                tile, texts = tile[like], [(prepared, where[like]) for prepared, where in texts]
+            placed = [(prepared, torch.from_numpy(where).to(prepared[0].device)) for prepared, where in texts]
+            blocks = [self._score_batch(placed, slice(at, at + batch)) for at in range(0, len(tile), batch)]
             scores[tile] = torch.cat(blocks).float().cpu().numpy()
         return scores
 
-    def _prepared(self, rows: np.ndarray, position: int) -> Prepared:
-        """The prepared texts; kept until other texts are requested."""
+    def _prepared(self, rows: np.ndarray, position: int) -> tuple[Prepared, np.ndarray | None]:
+        """The prepared texts, and their numbers of tokens if these differ; kept until other texts are requested."""
         if position not in self._known or not np.array_equal(self._known[position][0], rows):
             self._known.pop(position, None)  # free the memory before preparing the next
-            self._known[position] = rows, self.prepare(rows, position)
-        return self._known[position][1]
+            self._known[position] = rows, *self._prepare(rows, position)
+        return self._known[position][1:]
 
     def _score_batch(self, texts: Sequence[tuple[Prepared, Tensor]], some: slice) -> Tensor:
         return self.interaction.score([take_rows(prepared, place[some]) for prepared, place in texts])
@@ -86,13 +91,19 @@ class PairScorer:
 
     def prepare(self, rows: np.ndarray, position: int) -> Prepared:
         """Prepare texts, given by their rows."""
+        return self._prepare(rows, position)[0]
+
+    def _prepare(self, rows: np.ndarray, position: int) -> tuple[Prepared, np.ndarray | None]:
         device, store = self.interaction.device, self.stores[position]
         starts = range(0, len(rows), TEXTS)
         stored = [store.encodings(rows[start : start + TEXTS]) for start in starts]
+        lengths = None
         if isinstance(stored[0], Ragged):  # padded to one width, so that blocks can be joined
-            stored = [Ragged.join(stored)]  # type: ignore[arg-type]
+            joined = Ragged.join(stored)  # type: ignore[arg-type]
+            stored, lengths = [joined], joined.lengths
         blocks = [self.interaction.prepare(as_encoded(block, device), position) for block in stored]
-        return blocks[0] if len(blocks) == 1 else tuple(torch.cat(part) for part in zip(*blocks, strict=True))
+        whole = blocks[0] if len(blocks) == 1 else tuple(torch.cat(part) for part in zip(*blocks, strict=True))
+        return whole, lengths
 
     def tune(self, rows: np.ndarray) -> float:
         """Choose the fastest batch size: small ones stay in cache, large ones cost less. Returns its seconds."""
@@ -106,6 +117,18 @@ class PairScorer:
             spent[batch] = time.perf_counter() - start
         self.batch = min(spent, key=spent.__getitem__)
         return spent[self.batch]
+
+
+def _by_length(lengths: Sequence[np.ndarray], batch: int) -> np.ndarray:
+    """An order of pairs in which those of a batch have texts of like length, at each of the positions.
+
+    Sorted by the first length alone, a batch would have all lengths of the second text. So pairs are cut into as many
+    groups by each length as leaves a few batches to a group.
+    """
+    pairs = len(lengths[0])
+    groups = max(1, round((pairs / batch) ** (1 / len(lengths))))
+    ranks = [np.argsort(np.argsort(each, kind="stable")) * groups // pairs for each in lengths[:-1]]
+    return np.lexsort((lengths[-1], *ranks[::-1]))
 
 
 def _by_appearance(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ NEITHER = -1  # special tokens and padding
 
 
 def tokenise_apart(transformer: Any, pairs: Sequence[tuple[str, str]], tokens: tuple[int, int]) -> Features:
-    """Tokenised pairs, at most so many tokens of each text."""
+    """Tokenised pairs, with a maximum number of tokens for each text."""
     tokenizer = transformer.tokenizer
     if isinstance(transformer, JointTransformer):  # it truncates each text by itself, to lengths that were checked
         features = transformer.preprocess(pairs)

@@ -57,8 +57,8 @@ class virt(Objective):
     T5 does not divide by sqrt(d), so its M~ does not either. Relative position biases (MPNet, T5) are in M and not in
     M~, because tokens of two separate texts have no distance.
 
-    Use it with an objective of the task: L = L_task + alpha L_virt, alpha = 1 (Eq. 7). An objective on the teacher's
-    scores may come on top. It costs nothing at inference.
+    Use it with an objective of the task: L = L_task + alpha L_virt, alpha = 1 (Eq. 7). You can add an objective on the
+    teacher's scores. It costs nothing at inference.
 
     In a recipe: `objectives: [class_ce, virt]`, `2 * virt(layers=first:3, block=renormalised)`.
     """
@@ -137,7 +137,7 @@ class virt(Objective):
     def _layer(
         self, ours: tuple[Tensor, ...], blocks: tuple[Tensor, Tensor], read: CrossAttention, targets: Targets
     ) -> Tensor:
-        """The loss of one layer, of each pair: [B, K]."""
+        """The loss of one layer for each pair: [B, K]."""
         m, n = (tokens.shape[-1] for tokens in (read.query_tokens, read.document_tokens))
         query, key = (part[..., :m, :].unsqueeze(1) for part in ours[:2])  # [B, 1, heads, M, d]
         other_query, other_key = (targets.per_list(part[..., :n, :]) for part in ours[2:])  # [B, K, heads, N, d]

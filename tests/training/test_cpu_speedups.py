@@ -20,6 +20,7 @@ KINDS = [
     {"kind": "cross_encoder", "pooling": "segments"},
     {"kind": "colbert", "dim": 8},
     {"kind": "dipair", "tokens": [2, 2], "dim": 8},
+    {"kind": "deformer"},
 ]
 
 

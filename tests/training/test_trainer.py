@@ -109,6 +109,8 @@ FROZEN = {
     "colbert": {"kind": "colbert", "dim": 8},
     "dipair": {"kind": "dipair", "dim": 8},
     "poly-encoder": {"kind": "poly_encoder"},
+    "sentence-t5": {"kind": "sentence_t5"},
+    "virt": {"kind": "virt"},
 }
 
 
@@ -193,7 +195,14 @@ def test_bf16_trains_on_the_cpu(tiny_bert, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "in_batch"),
-    [("dual_encoder", False), ("dual_encoder", True), ("cross_encoder", False), ("colbert", True), ("live", True)],
+    [
+        ("dual_encoder", False),
+        ("dual_encoder", True),
+        ("cross_encoder", False),
+        ("colbert", True),
+        ("live", True),
+        ("virt", True),
+    ],
 )
 def test_two_processes_have_the_gradients_of_one(tiny_bert, tmp_path, kind, in_batch):
     one, two = tmp_path / "one", tmp_path / "two"
