@@ -181,5 +181,5 @@ def take(states: Tensor, places: Tensor) -> Tensor:
 
 
 def token_ids(ids: Tensor, places: Tensor, there: Tensor) -> Tensor:
-    """The ids [n, tokens] at the given positions, -1 where there is no token."""
+    """The ids [n, tokens] at the given positions, -1 if there is no token."""
     return torch.where(there, ids.gather(1, places), -1)
