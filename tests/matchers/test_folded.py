@@ -75,7 +75,7 @@ def test_seven_bits_by_hand():
     assert (np.abs(rounded * steps[:, None] - weight.numpy()) <= steps[:, None] / 2 + 1e-7).all()
 
 
-def test_whom_a_pair_is_computed_with_does_not_depend_on_the_order_of_the_store():
+def test_the_batch_of_a_pair_does_not_depend_on_the_order_of_the_store():
     class Watched(Interaction):
         name = "watched"
 
