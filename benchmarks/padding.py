@@ -1,4 +1,4 @@
-"""What little padding saves, in turns within one run.
+"""The gain of reduced padding, measured in turns within one run.
 
 Training: one step's encoding, forward and backward, as one padded batch and in chunks of similar length (pydocs, 2
 layers of MiniLM). Inference: texts sorted by tokens, against sentence-transformers' `encode`, which sorts by characters

@@ -77,7 +77,7 @@ def prepare_chunks(
 def run_chunks(
     chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False, each: EachChunk | None = None
 ) -> AnyEncoded:
-    """Apply `run` to each chunk, by `each_chunk` or its like, and put the rows back in the order of the texts."""
+    """Apply `run` to each chunk with `each`, by default `each_chunk`, and put the rows in the order of the texts."""
     return take_texts(join_texts((each or each_chunk)(chunks, run, recompute)), chunks.restore)
 
 

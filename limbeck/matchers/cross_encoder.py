@@ -165,7 +165,7 @@ class CrossEncoder(Matcher):
         if tokens is not None:
             refuse_other_lengths(self.model[0], tokens)
             if self._prompt():
-                raise LimbeckError("virt: the teacher has a prompt, which no student reads; use a teacher without one")
+                raise LimbeckError("virt: the teacher puts a prompt before its texts; use a teacher without one")
         self._apart = tokens
 
     def _preprocess_apart(self, pairs: list[tuple[str, str]]) -> Features:

@@ -66,7 +66,7 @@ def test_folding_changes_no_score(tiny_bert, options):
         assert 0 < np.abs(rounded - plain).max() < 0.05 * np.ptp(plain)
 
 
-def test_whom_a_pair_is_computed_with_does_not_depend_on_the_order_of_the_store():
+def test_the_batch_of_a_pair_does_not_depend_on_the_order_of_the_store():
     class Watched(Interaction):
         name = "watched"
 

@@ -221,4 +221,4 @@ def test_inference_computes_few_padded_tokens_where_characters_mislead(tiny_bert
     assert padded < 1.1 * real
     alone = [model.score([("copy a file", text)])[0] for text in texts[:4]]
     np.testing.assert_allclose(scores[:4], alone, atol=1e-5)
-    assert abs(scores[0] - scores[1]) > 1e-4  # short and long are not told apart by padding alone
+    assert abs(scores[0] - scores[1]) > 1e-4  # the difference between short and long is not only padding

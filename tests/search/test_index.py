@@ -375,7 +375,7 @@ def test_reading_a_model_deletes_nothing_beside_it(model: DualEncoder, tmp_path:
 
 
 @pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"building": 3}', b"\xff\xfe", b'{"building": "tiny"}'])
-def test_a_build_goes_on_where_its_mark_is_damaged(mark: bytes, corpus: dict[str, str], tmp_path: Path) -> None:
+def test_a_build_continues_if_its_mark_is_damaged(mark: bytes, corpus: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "index" / "work" / "encodings").mkdir(parents=True)
     (tmp_path / "index" / "work" / "unfinished-index.json").write_bytes(mark)
     index = build_index(None, passages_of(corpus), tmp_path / "index", dense=False)
