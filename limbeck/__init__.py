@@ -15,12 +15,38 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from limbeck.api import annotate, distill, evaluate, generate, index, inspect, open_index, recipes, score, sweep
+    from limbeck.api import (
+        annotate,
+        distill,
+        evaluate,
+        export,
+        generate,
+        index,
+        inspect,
+        measure_runtimes,
+        open_index,
+        recipes,
+        score,
+        sweep,
+    )
     from limbeck.data import load as load_data
     from limbeck.matchers import load
     from limbeck.recipe import Recipe
 
-_API = ("annotate", "distill", "evaluate", "generate", "index", "inspect", "open_index", "recipes", "score", "sweep")
+_API = (
+    "annotate",
+    "distill",
+    "evaluate",
+    "export",
+    "generate",
+    "index",
+    "inspect",
+    "measure_runtimes",
+    "open_index",
+    "recipes",
+    "score",
+    "sweep",
+)
 _HOME = {
     "load": ("limbeck.matchers", "load"),
     "load_data": ("limbeck.data", "load"),
@@ -34,11 +60,13 @@ __all__ = [
     "annotate",
     "distill",
     "evaluate",
+    "export",
     "generate",
     "index",
     "inspect",
     "load",
     "load_data",
+    "measure_runtimes",
     "open_index",
     "recipes",
     "score",

@@ -19,7 +19,7 @@ TOKEN_SIGNALS = frozenset({"token_logits", "seen_token_logits"})  # a matcher ne
 
 @dataclass(frozen=True)
 class AttentionSizes:
-    """The sizes of an encoder that must fit to compare attention."""
+    """The sizes that matter when the attention of two encoders is compared."""
 
     layers: int
     heads: int
@@ -27,10 +27,10 @@ class AttentionSizes:
 
 @dataclass(frozen=True)
 class TextAttention:
-    """The queries and keys of texts that an encoder reads separately, in some of its layers.
+    """The queries and keys that an encoder computes for texts that it reads one by one, in some of its layers.
 
-    They belong to the tokens of the text itself: special tokens, prompts and padding are left out. Positions after the
-    end of a text may contain anything.
+    Only for tokens of the text itself: special tokens, prompts and padding are left out. At positions without a token
+    the values are arbitrary.
     """
 
     sizes: AttentionSizes  # of the whole encoder
@@ -40,18 +40,17 @@ class TextAttention:
     keys: tuple[Tensor, ...]  # in the same form
 
     def rows(self, rows: Tensor) -> TextAttention:
-        """The attention of some of the texts."""
+        """A selection of the texts."""
         queries, keys = (tuple(layer[rows] for layer in part) for part in (self.queries, self.keys))
         return replace(self, tokens=self.tokens[rows], queries=queries, keys=keys)
 
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """The attention between the two texts of each pair that an encoder reads together, in some of its layers.
+    """The attention of an encoder that reads pairs, between the two texts of each pair, in some of its layers.
 
-    Two blocks of each head's map: from the query's tokens to the document's, and back. A row is the part of the model's
-    softmax over the whole sequence that belongs to the other text's tokens, so it sums to less than 1. Positions after
-    the end of a text are 0.
+    There are two blocks for each head: from the query's tokens to the document's, and back. A row is a part of the
+    model's softmax over the whole sequence, so it sums to less than 1. Positions without a token are 0.
     """
 
     sizes: AttentionSizes

@@ -61,6 +61,8 @@ for verb in (
     "score",
     "evaluate",
     "inspect",
+    "runtimes",
+    "export",
     "report",
 ):
     import_module(f"limbeck.cli.{verb}").register(app)

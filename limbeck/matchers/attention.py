@@ -1,8 +1,8 @@
-"""Read the queries and keys of an encoder's attention, layer by layer, while the encoder runs.
+"""Reads the queries and keys of chosen layers from a running encoder.
 
-Queries and keys come from hooks on their projections, so any implementation of attention works (eager, sdpa, the one
-for training on a CPU): those without a map use the same queries and keys. Only requested layers are hooked, and
-whatever is not kept is freed at once.
+Forward hooks on the query and key projections read them, so every implementation of attention works: eager, sdpa, and
+the one in `cpu_speedups.py`. Only the layers that are asked for have hooks, and only what the caller keeps stays in
+memory.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ FAMILIES = {  # by `model_type`; MiniLM is a BERT
 
 @dataclass(frozen=True)
 class AttentionFacts:
-    """Facts about an encoder's attention that are checked before training."""
+    """What is checked about an encoder's attention before training."""
 
     sizes: AttentionSizes
-    tokenizer: str  # a digest: encoders with equal digests give the same tokens
+    tokenizer: str  # a digest; two encoders with the same one split texts into the same tokens
     spell: Callable[[Sequence[int]], list[str]] = field(compare=False, repr=False)  # token ids as readable words
 
 
 class LayerInputs(NamedTuple):
-    """The input of one layer's attention for some sequences."""
+    """The inputs of one layer's attention for a batch of sequences."""
 
-    queries: Tensor  # [n, heads, tokens, d], scaled as in the family: by 1/sqrt(d), or (T5) not at all
+    queries: Tensor  # [n, heads, tokens, d], times the model's own scale: 1/sqrt(d), or 1 for T5
     keys: Tensor  # [n, heads, tokens, d]
     offsets: Callable[[], Tensor | None]  # added to the logits: [n or 1, heads or 1, tokens or 1, tokens]
 
 
 def facts_of(transformer: Any) -> AttentionFacts:
-    """The facts of a sentence-transformers Transformer; an encoder of an unknown family is refused."""
+    """The facts about a sentence-transformers Transformer; an unknown family is an error."""
     model = getattr(transformer, "model", transformer)
     tokenizer = transformer.tokenizer
     return AttentionFacts(sizes_of(model), tokeniser_digest(tokenizer, of_words=True), partial(_spelled, tokenizer))
@@ -94,7 +94,7 @@ def _attends(module: nn.Module, family: Family) -> bool:
 
 @contextmanager
 def watching(model: Any, layers: Sequence[int], see: Callable[[LayerInputs], T]) -> Iterator[dict[int, T]]:
-    """Inside the block: the results of `see` for the inputs of each of `layers`, by layer number."""
+    """Inside the block, call `see` on the inputs of each of `layers`; the results are in a dictionary by layer."""
     modules, seen, handles = attention_modules(model), dict[int, T](), []
     heads = int(model.config.num_attention_heads)
     family = FAMILIES[model.config.model_type]
@@ -132,8 +132,8 @@ def _by_head(states: Tensor, heads: int) -> Tensor:
 
 
 def _offsets(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor | None:
-    """The terms that the model adds to the logits of one layer: a mask, in the form of this implementation, and biases
-    of relative positions (MPNet, T5).
+    """What the model adds to the logits of one layer: its mask, in any of the forms that the implementations use, and
+    relative position biases (MPNet, T5).
     """
     given = signature(module.forward).bind(*args, **kwargs).arguments
     bias: Tensor | None = given.get("position_bias")
@@ -151,7 +151,7 @@ def _offsets(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor |
 
 
 def text_tokens(features: dict[str, Any], special: Tensor) -> Tensor:
-    """Which tokens [n, tokens] belong to the text itself: not padding, not special, not part of a prompt."""
+    """Which tokens [n, tokens] belong to the text itself, and not to padding, special tokens or a prompt."""
     attended = features["attention_mask"].bool()
     real = attended & ~torch.isin(features["input_ids"], special)
     if "query_expansion_positions" in features:  # ColBERT fills queries with these [MASK] tokens
@@ -162,31 +162,31 @@ def text_tokens(features: dict[str, Any], special: Tensor) -> Tensor:
 
 
 def most_text_tokens(tokenizer: Any, preprocess: Callable[[list[str]], dict[str, Any]]) -> int:
-    """The maximum number of tokens of a text; measured, so that prompts, markers and fillings are included."""
+    """How many tokens of a very long text are read. It tokenises one, to account for prompts and special tokens."""
     features = preprocess([LONG])
     return int(text_tokens(features, special_ids(tokenizer)).sum())
 
 
 def special_ids(tokenizer: Any, device: torch.device | str = "cpu") -> Tensor:
-    """The special tokens, which no text consists of. An unknown word is a word."""
+    """The ids of special tokens. The token for unknown words is not one of them: it stands for a word of the text."""
     marks = {getattr(tokenizer, f"{name}_token_id", None) for name in ("pad", "cls", "sep", "bos", "eos", "mask")}
     words = {getattr(tokenizer, "unk_token_id", None)} - marks
     return torch.tensor(sorted(set(tokenizer.all_special_ids) - words), device=device)
 
 
 def places_of(real: Tensor) -> tuple[Tensor, Tensor]:
-    """The positions of the real tokens of each row [n, tokens], in order: [n, most], and a mask of valid ones."""
+    """The positions [n, most] of the real tokens of each row, in order, and a mask [n, most] of those that exist."""
     most = int(real.sum(dim=1).max()) if len(real) else 0
     places = torch.argsort((~real).int(), dim=1, stable=True)[:, :most]
     return places, real.gather(1, places)
 
 
 def take(states: Tensor, places: Tensor) -> Tensor:
-    """States [n, heads, tokens, d] at places [n, some]: [n, heads, some, d]."""
+    """Select states [n, heads, tokens, d] by their positions [n, some]: [n, heads, some, d]."""
     _, heads, _, d = states.shape
     return states.gather(2, places[:, None, :, None].expand(-1, heads, -1, d))
 
 
 def token_ids(ids: Tensor, places: Tensor, there: Tensor) -> Tensor:
-    """The ids [n, tokens] at positions, -1 if there is no token."""
+    """The ids [n, tokens] at the given positions, -1 if there is no token."""
     return torch.where(there, ids.gather(1, places), -1)

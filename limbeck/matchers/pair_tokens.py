@@ -1,7 +1,7 @@
-"""Pairs for a cross-encoder that reads exactly the same tokens of each text as a student with separate texts.
+"""Tokenised pairs in which each text is truncated by itself, as a student does that encodes each text alone.
 
-By default a tokenizer truncates the longer text of a pair, so the tokens of teacher and student differ if anything is
-truncated. Here each text is truncated separately, and the text of each token is known.
+A tokenizer truncates the longer text of a pair, so a cross-encoder and its student would read different tokens of long
+texts. These pairs also say which text each token belongs to.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ NEITHER = -1  # special tokens and padding
 def tokenise_apart(transformer: Any, pairs: Sequence[tuple[str, str]], tokens: tuple[int, int]) -> Features:
     """Tokenised pairs, with a maximum number of tokens for each text."""
     tokenizer = transformer.tokenizer
-    if isinstance(transformer, JointTransformer):  # truncates each text separately, see `refuse_other_lengths`
+    if isinstance(transformer, JointTransformer):  # it truncates each text by itself, to lengths that were checked
         features = transformer.preprocess(pairs)
         of_text = features["token_type_ids"].masked_fill(features["attention_mask"] == 0, NEITHER)
     else:
         features = _cut_and_joined(tokenizer, pairs, tokens)
         of_text = features[OF_TEXT]
-    marks = torch.isin(features["input_ids"], special_ids(tokenizer))  # a text may contain one
+    marks = torch.isin(features["input_ids"], special_ids(tokenizer))  # texts can contain special tokens
     return {**features, OF_TEXT: of_text.masked_fill(marks, NEITHER)}
 
 
@@ -59,7 +59,7 @@ def _cut_and_joined(tokenizer: Any, pairs: Sequence[tuple[str, str]], tokens: tu
 
 
 def _texts(first: int, pair: Any) -> list[int]:
-    """The text of each token of a joined pair, given the length of the first text; special tokens belong to neither."""
+    """The text that each token of a pair belongs to; the first text has `first` tokens."""
     text = iter([0] * first + [1] * len(pair))
     return [NEITHER if mark else next(text) for mark in pair.special_tokens_mask]
 
@@ -70,7 +70,9 @@ def _padded(rows: Sequence[list[int]], filling: int) -> Tensor:
 
 
 def refuse_other_lengths(transformer: Any, tokens: tuple[int, int]) -> None:
-    """The teacher must be able to read all of the student's tokens; if it truncates texts itself, exactly those."""
+    """Raise an error if the teacher cannot read the tokens that the student reads. A JointTransformer truncates texts
+    itself, so its lengths have to be the same.
+    """
     if isinstance(transformer, JointTransformer):
         own = own_lengths(transformer)
         if own != tokens:

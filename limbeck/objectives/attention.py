@@ -1,4 +1,4 @@
-"""Objectives that transfer a cross-encoder's attention between two texts to towers that never compute it (VIRT)."""
+"""Objectives that distil the attention of a cross-encoder between two texts (VIRT)."""
 
 from __future__ import annotations
 
@@ -28,32 +28,34 @@ MAPS = ("same", "first", "last", "spread")
 
 @objective
 class virt(Objective):
-    """Virtual interaction: the towers' queries and keys form the same maps as in a cross-encoder (VIRT Eq. 3 and 4).
+    """The distance between the attention of student and teacher across the two texts of a pair (VIRT Eq. 3 and 4).
 
         1 / (2 L H) * sum_l sum_h ( 1/m || M~_xy - M_xy ||  +  1/n || M~_yx - M_yx || ),
         M~_xy = softmax(Q~_x K~_y^T / sqrt(d)),  M~_yx = softmax(Q~_y K~_x^T / sqrt(d))
 
-    Q~ and K~ are the student's queries and keys of each text, computed separately, in layer l and head h; d is the size
-    of a head. M_xy and M_yx are the blocks between the two texts of the teacher's map, which is a softmax over the
-    whole joint sequence. m and n are the numbers of tokens of the texts: special tokens and padding are in neither map.
-    The norm is the Frobenius norm. A query's loss is the mean over its list. A pair with an empty text has no loss.
+    Q~ and K~ are the queries and keys that the student computes for each text alone, in layer l and head h; d is the
+    size of a head. So M~ is a map that the student never computes itself. M_xy and M_yx are the blocks between the two
+    texts in the teacher's map, which is a softmax over the whole joint sequence. m and n are the numbers of tokens of
+    the texts; special tokens and padding are in neither map. The norm is the Frobenius norm. A query's loss is the mean
+    over its list. A pair with an empty text has loss 0.
 
     Data: pairs or lists; no labels. The teacher is a cross-encoder with the student's tokenizer and `live: true`. The
-    student is any model that encodes texts separately. The teacher's texts are truncated like the student's.
+    student is any model that encodes each text alone. The teacher's texts are truncated as the student's are.
 
-    `block`: `whole` compares with the teacher's block without changes, whose rows sum to less than 1 (as printed);
-    `renormalised` divides each row by its sum, so that both sides are distributions over the other text's tokens.
+    `block`: `whole` compares with the teacher's block as it is, whose rows sum to less than 1 (as printed);
+    `renormalised` divides each row by its sum, so that it is a distribution over the other text's tokens.
 
     `layers`: of the student's layers, `all`, `first:2`, `last:2`, or `every:2` (the second, the fourth, ...).
 
-    `map`: the teacher's layers for the student's layers. `same` requires equal numbers. Otherwise: `first` (the first
-    with the first), `last` (the last with the last), `spread` (layer l of L with l/L of the teacher's, rounded up), or
-    the teacher's layers as a list from 0, one for each of the student's: `map=[0, 5]`.
+    `map`: the teacher's layer for each layer of the student. `same` needs the same number of layers. Otherwise: `first`
+    (the teacher's first layers), `last` (its last), `spread` (for layer l of L the teacher's layer at l/L of its depth,
+    rounded up), or a list of the teacher's layers, counted from 0, one for each of the student's: `map=[0, 5]`.
 
-    Heads are compared one by one, so both need the same number; `average_heads=true` compares the means over all heads.
+    Each head is compared with the same head of the teacher. `average_heads=true` compares the means over all heads,
+    which also works for different numbers of heads.
 
-    T5's queries have no factor 1/sqrt(d), and neither have its virtual maps. Biases of relative positions (MPNet, T5)
-    are in the teacher's blocks but not in virtual maps: tokens of separate texts have no distance.
+    T5 does not divide by sqrt(d), so its M~ does not either. Relative position biases (MPNet, T5) are in M and not in
+    M~, because tokens of two separate texts have no distance.
 
     Use it with an objective of the task: L = L_task + alpha L_virt, alpha = 1 (Eq. 7). You can add an objective on the
     teacher's scores. It costs nothing at inference.
@@ -93,7 +95,7 @@ class virt(Objective):
         return [(layer, theirs[layer]) for layer in self._own_layers(student.layers)]
 
     def _own_layers(self, depth: int) -> list[int]:
-        """The student's layers to compare, from 0."""
+        """The student's layers that are compared."""
         if self.layers == "all":
             return list(range(depth))
         which, _, number = self.layers.partition(":")
@@ -126,7 +128,7 @@ class virt(Objective):
             at, there = queries.layers.index(own), theirs.layers.index(other)
             ours = (queries.queries[at], queries.keys[at], documents.queries[at], documents.keys[at])
             blocks = (theirs.to_documents[there].detach(), theirs.to_queries[there].detach())
-            # Only the maps of one layer are in memory: they are computed again in the backward pass.
+            # Keeps the maps of one layer in memory at a time; the backward pass computes them again.
             total = total + checkpoint(
                 self._layer, ours, blocks, theirs, targets, use_reentrant=False, preserve_rng_state=False
             )
@@ -157,14 +159,14 @@ class virt(Objective):
         if self.average_heads:
             ours, theirs = ours.mean(2, keepdim=True), theirs.mean(2, keepdim=True)
         squared = torch.where(real, ours - theirs, 0.0).square().sum((-1, -2))  # [B, K, heads]
-        apart = squared > 0  # the root has no gradient at 0: an exact match has gradient 0
+        apart = squared > 0  # the root has no gradient at 0, so it is 0 for a map that is matched exactly
         norm = torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
         return norm.mean(-1) / rows.sum(-1).clamp(min=1)
 
     def _checked(
         self, student: Signals, teacher: Signals | None, targets: Targets
     ) -> tuple[TextAttention, TextAttention, CrossAttention]:
-        """The attention of both sides, for the same tokens."""
+        """The attention of student and teacher, after a check that both read the same tokens."""
         if student.text_attention is None:
             raise LimbeckError(f"{self} needs a student that shows the attention of texts; use a dual_encoder")
         if teacher is None or teacher.cross_attention is None:
@@ -192,7 +194,7 @@ def virtual_map(query: Tensor, key: Tensor, columns: Tensor) -> Tensor:
 
 
 def _same_tokens(ours: Tensor, theirs: Tensor, mask: Tensor) -> bool:
-    """Whether ids [B, K or 1, tokens] are equal for all valid pairs; -1 is no token."""
+    """Whether ids [B, K or 1, tokens] are the same for all pairs in `mask`; -1 means no token."""
     most = max(ours.shape[-1], theirs.shape[-1])
     ours, theirs = (F.pad(each, (0, most - each.shape[-1]), value=-1) for each in (ours, theirs))
     return bool(((ours == theirs).all(-1) | ~mask).all())

@@ -55,9 +55,9 @@ class Objective(ABC):
         return {}
 
     def attended_layers(self, student: AttentionSizes, teacher: AttentionSizes) -> list[tuple[int, int]]:
-        """The student's layers, from 0, whose attention it reads, each with the teacher's corresponding layer.
+        """The pairs of layers (student's, teacher's), counted from 0, whose attention it compares.
 
-        Incompatible sizes are refused: it is called before training.
+        It is called before training and raises an error if the sizes do not match.
         """
         return []
 

@@ -21,7 +21,7 @@ GONE = httpx2.Response(404, request=httpx2.Request("HEAD", "https://hub.example/
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """Stands in for the hub: `hub.answer` is raised, and requests are counted."""
+    """Replaces the hub: `hub.answer` is raised, and requests are counted."""
 
     class Hub:
         answer: Exception | None = None

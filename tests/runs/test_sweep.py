@@ -173,7 +173,7 @@ def test_the_chosen_setting_is_named_by_what_the_objective_has(recipe, tmp_path)
 
 
 class Said:
-    """A reporter that keeps what it is told."""
+    """A reporter that records all reports."""
 
     def __init__(self):
         self.lines = []

@@ -213,7 +213,7 @@ def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed
     for row in result(tmp_path / "out"):
         assert row["probability"] == pytest.approx(1 / (1 + np.exp(0.5 - 2 * row["score"])), abs=1e-5)
         assert row["match"] == (row["probability"] >= 0.4)
-    Calibration(1.0, 0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")  # fitted anew, with the same threshold
+    Calibration(1.0, 0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")  # fitted again, same threshold
     with pytest.raises(LimbeckError, match="contains another job .the model differs."):
         score_pairs(str(tmp_path / "calibrated"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
 
@@ -705,7 +705,7 @@ def test_shards_of_the_best_hold_whole_left_texts_and_several_of_them():
     assert job_module.whole_lefts(100_000, 10_000) == 100_000
     assert job_module.whole_lefts(100_000, 300_000) == 8 * 300_000
     assert job_module.whole_lefts(100_000, 1_000_000) == 4_000_000  # four
-    assert job_module.whole_lefts(100_000, 9_000_000) == 9_000_000  # one, however long
+    assert job_module.whole_lefts(100_000, 9_000_000) == 9_000_000  # one, of any length
     assert job_module.whole_lefts(10, 7) == 56
 
 
