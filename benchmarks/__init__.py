@@ -1,1 +1,1 @@
-"""Measurements: each module prints what it measured; ratios within one run, since machines differ."""
+"""Benchmarks: each module prints its measurements, as ratios within one run, because machines differ."""

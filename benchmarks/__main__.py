@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: those that need nothing but an installation, at their default sizes."""
+"""`python -m benchmarks`: the benchmarks that need only an installation, at their default sizes."""
 
 from __future__ import annotations
 

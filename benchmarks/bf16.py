@@ -1,4 +1,4 @@
-"""What bfloat16 gives on this machine: inference and training of MiniLM, against float32, in one run.
+"""The speed of bfloat16 on this machine: inference and training of MiniLM, compared with float32 in one run.
 
     python -m benchmarks.bf16
 
@@ -34,7 +34,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def ratio_of(plain: Callable[[], Any], half: Callable[[], Any]) -> tuple[float, float, float]:
-    """Seconds of either, medians, and the median ratio of neighbours; both are warmed up and take turns."""
+    """Median seconds of both, and the median ratio of neighbours; both are warmed up and run in turns."""
     plain(), half()
     found = np.array([(seconds(plain), seconds(half)) for _ in range(ROUNDS)])
     return float(np.median(found[:, 0])), float(np.median(found[:, 1])), float(np.median(found[:, 0] / found[:, 1]))

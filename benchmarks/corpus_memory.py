@@ -77,7 +77,7 @@ class AsTexts:
 
 
 def measure(folder: Path, how: str) -> dict[str, float]:
-    """Load the corpus in this process and say what it took."""
+    """Load the corpus in this process and report time and memory."""
     process = psutil.Process()
     before = process.memory_info()
     start = time.perf_counter()
@@ -107,7 +107,7 @@ def measure(folder: Path, how: str) -> dict[str, float]:
 
 
 def fresh_process(folder: Path, cache: Path, how: str) -> dict[str, float]:
-    """`measure` in a process of its own."""
+    """`measure` in a separate process."""
     command = [sys.executable, __file__, "--measure", how, "--folder", str(folder)]
     environment = os.environ | {"LIMBECK_CACHE": str(cache)}
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
@@ -115,7 +115,7 @@ def fresh_process(folder: Path, cache: Path, how: str) -> dict[str, float]:
 
 
 def table(passages: int, file_mb: float, rows: dict[str, dict[str, float]]) -> str:
-    """The result for people."""
+    """The result in readable form."""
     heads = ("load s", "lookups ms", "at once ms", "resident MB", "anonymous MB", "resident*", "anonymous*", "peak MB")
     lines = [
         f"{passages:,} passages, corpus.jsonl {file_mb:,.0f} MB, {LOOKUPS:,} random lookups by id (* after them)",

@@ -1,4 +1,4 @@
-"""Work in a fresh process, and the most memory that it ever had."""
+"""Run work in a fresh process and measure its peak memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def alone(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run in a fresh process, whose peak of memory is its own."""
+    """Run in a fresh process, so that the peak memory belongs to this work only."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(work, arguments)
 
 
 def peak_mb() -> float:
-    """The most memory that this process ever had; getrusage would count the parent's from before the exec."""
+    """The peak memory of this process; getrusage would include the parent's from before the exec."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024

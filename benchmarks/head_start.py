@@ -1,4 +1,4 @@
-"""What a head gains that compares from the start: DiPair's transformer head over a frozen encoder, begun either way.
+"""The gain of a head that compares from the start: DiPair's transformer head over a frozen encoder, both ways.
 
     python -m benchmarks.head_start runs/first --epochs 1
 

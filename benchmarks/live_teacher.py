@@ -1,4 +1,4 @@
-"""What a live teacher costs: the time of a step with and without it, its share, and MaxSim's part and memory.
+"""The cost of a live teacher: the time of a step with and without it, its share, and MaxSim's part and memory.
 
 The setting of `tct-laptop` on pydocs: a ColBERT of MiniLM's six layers scores every query against every document of the
 batch, inside every step of a 3-layer dual encoder. Steps with and without the teacher take turns on the same batches.
@@ -108,7 +108,7 @@ def main() -> None:
         return
     print(f"student {step['student']:.0f} ms, live teacher {step['teacher']:.0f} ms a step of 32 queries")
     print(f"and {step['distinct documents']:.0f} distinct documents: {share:.0%} of the step is the teacher's")
-    print(f"MaxSim of {options.queries} queries and {2 * options.queries} documents, in a process of its own:")
+    print(f"MaxSim of {options.queries} queries and {2 * options.queries} documents, in a separate process:")
     for name, costs in found["maxsim"].items():
         print(f"  {name}: {costs['ms']:.0f} ms, {costs['MB']:,.0f} MB")
 

@@ -30,9 +30,9 @@ from limbeck.matchers import DiPair, build, matcher_config
 from limbeck.matchers.encoding import as_encoded
 from limbeck.matchers.interactions.folded import FoldedTransformer
 from limbeck.progress import reporting
+from limbeck.runtimes.onnx_head import OnnxHead
 from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
-from limbeck.scoring.onnx_head import OnnxHead
 
 TOKENS = 128
 SIZES = {  # layers, hidden size, attention heads
@@ -45,7 +45,7 @@ BATCHES = (64, 128, 256, 512)
 
 
 def rate(work: Callable[[], Any], count: int, seconds: float = 2.0) -> float:
-    """How many a second, in the best of several stretches: other work on the machine only ever slows one down."""
+    """The rate per second, the best of several measurements: other work on the machine only makes it slower."""
     work()
     best, ends = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < ends:
@@ -71,7 +71,7 @@ class Cross(nn.Module):
 
 
 def in_onnx_int8(cross: Cross, ids: Tensor, folder: Path) -> Callable[[], Any]:
-    """The same cross-encoder in onnxruntime with dynamic 8-bit weights, by its own tools."""
+    """The same cross-encoder in onnxruntime with dynamic 8-bit weights, made with its own tools."""
     import onnxruntime
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -120,7 +120,7 @@ def dipair() -> DiPair:
 
 
 def heads(matcher: DiPair, seconds: float) -> list[dict[str, Any]]:
-    """The head alone on one core, at the batch that suits it best; and how near that is to the product's own limit."""
+    """The head on one core, at its best batch size, and how close it is to the limit of the matrix product."""
     torch.set_num_threads(1)
     folded = matcher.interaction.folded()
     assert isinstance(folded, FoldedTransformer)
@@ -159,7 +159,7 @@ def matrix_limit(seconds: float) -> float:
 
 
 def end_to_end(matcher: DiPair, pairs: int, texts: int, head: str, folder: Path) -> float:
-    """Pairs a second of `limbeck score`, vectors being there."""
+    """Pairs per second of `limbeck score` with stored vectors."""
     matcher.save_pretrained(folder / "model")
     generator = np.random.default_rng(0)
     sides = {}

@@ -53,18 +53,18 @@ def write_pairs(path: Path, pairs: int, texts: int) -> None:
 
 
 def write_every_text(path: Path, texts: int) -> None:
-    """Each text in one pair: a list that has all of them encoded."""
+    """A list with each text in one pair, so that all texts are encoded."""
     names = pa.array([f"t{number}" for number in range(texts)])
     pq.write_table(pa.table({"left": names, "right": names}), path)
 
 
 def memory(process: psutil.Process) -> int:
-    """Bytes of a process and its children, what they share counted once."""
+    """Bytes of a process and its children; shared memory counts once."""
     total = 0
     for each in (process, *process.children(recursive=True)):
         try:
             total += each.memory_full_info().pss
-        except psutil.Error:  # it ended between two looks
+        except psutil.Error:  # it ended in the meantime
             continue
     return total
 

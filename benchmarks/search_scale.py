@@ -3,7 +3,7 @@
     python -m benchmarks.search_scale --passages 100000 --vectors 1000000
 
 The passages are windows of 96 tokens, every 64, of medquad, scifact and esci (BEIR folders in $LIMBECK_DATA), a random
-choice of as many as are asked for. Every kind is built and searched in a process of its own, so that memory is its own.
+choice of as many as are asked for. Every kind is built and searched in a separate process, so that memory is its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MB = 2**20
 
 
 class MadeUp:
-    """Unit vectors around 1000 centres: they cost what real ones cost, and mean nothing."""
+    """Unit vectors around 1000 centres: they cost as much as real ones."""
 
     dim = 384
 
@@ -57,7 +57,7 @@ class MadeUp:
 
 
 def windows(home: Path, count: int, model: str) -> tuple[Texts, list[str]]:
-    """Real windows as passages of their own, and the queries of the same sets."""
+    """Real windows as separate passages, and the queries of the same sets."""
     transformer = load_encoder(model).tower.transformer("document")
     pieces: list[str] = []
     queries: list[str] = []
@@ -76,7 +76,7 @@ def windows(home: Path, count: int, model: str) -> tuple[Texts, list[str]]:
 
 
 def build(kind: str, corpus: Texts, queries: list[str], model: str, out: Path, store: Path) -> dict[str, float]:
-    """`queries` set the effort of a search; recall is then measured with others."""
+    """`queries` decide the search effort; recall is then measured with others."""
     asked = Texts.from_dict({f"q{number}": text for number, text in enumerate(queries)})
     began = time.perf_counter()
     build_index(model, Passages("windows", corpus, queries=asked), out, kind=kind, store=store)
@@ -106,7 +106,7 @@ def search(out: Path, exact: Path, queries: list[str]) -> dict[str, Any]:
 
 
 def change(out: Path, corpus: Texts) -> dict[str, float]:
-    """Seconds to add ten passages that are there under other names, and to delete them again; the model is loaded."""
+    """Seconds to add ten existing passages under other names, and to delete them again, with the model loaded."""
     model = SearchIndex.open(out).dense.matcher
     texts = {f"new {key}": corpus[key] for key in corpus.ids[:10]}
     began = time.perf_counter()

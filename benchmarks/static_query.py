@@ -1,4 +1,4 @@
-"""What one query costs a static encoder, against its teacher through sentence-transformers, in one run.
+"""The cost of one query for a static encoder, compared with its teacher in sentence-transformers, in one run.
 
     python -m benchmarks.static_query
 
@@ -23,14 +23,14 @@ from limbeck.data.pydocs import load_pydocs
 from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers.names import resolve
 
-QUERIES = 40  # of each round
+QUERIES = 40  # queries per round
 ROUNDS = 8
-PER_TURN = 20  # static queries in the time of one of the teacher's
+PER_TURN = 20  # static queries for each query of the teacher
 BATCH = 4096
 
 
 def seconds(work: Callable[[str], Any], texts: list[str]) -> list[float]:
-    """What a text takes by itself, the median of them: by the clock, and of the processor."""
+    """The median time of a single text: wall-clock and processor time."""
     found = []
     for text in texts:
         clock, processor = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""The encoding store: appending, opening and random access, its size on disk, and what it takes of memory.
+"""The encoding store: appending, opening and random access, its size on disk, and its memory use.
 
     python -m benchmarks.store_throughput
     python -m benchmarks.store_throughput --texts 10000000 --tokens 4 --dim 128 --dtypes int8
@@ -23,7 +23,7 @@ from limbeck.stores import EncodingStore
 
 
 def anonymous_mb() -> float:
-    """Memory of this process that no file stands behind."""
+    """Memory of this process that is not backed by a file."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
     return int(line.split()[1]) / 1024
 

@@ -1,4 +1,4 @@
-"""What a few hundred labels can teach a cross-encoder, by how it pools: pydocs, 270 queries x 5 documents, on dev.
+"""How well a cross-encoder learns from a few hundred labels, by pooling: pydocs, 270 queries x 5 documents, on dev.
 
 Every pooling gets the same pairs and the same two learning rates; nothing here looks at a test query.
 """
@@ -17,7 +17,7 @@ from limbeck.runs.teacher_step import prepare_teacher
 
 DEV = ["data.dev_queries=150", "evaluation.dev_depth=20"]
 RATES = (1e-4, 2e-4)
-POOLINGS = {"cls": 0.1, "mean": 0.1, "segments": 0.0}  # and the dropout on the pooled output
+POOLINGS = {"cls": 0.1, "mean": 0.1, "segments": 0.0}  # with the dropout on the pooled output
 
 
 def trained(pooling: str, dropout: float, lr: float) -> float:
@@ -35,7 +35,7 @@ def trained(pooling: str, dropout: float, lr: float) -> float:
 
 
 def untrained() -> dict[str, float]:
-    """The start by itself: as the dual encoder it was, and as the cross-encoder that starts from it."""
+    """The untrained start: as a dual encoder, and as the cross-encoder that starts from it."""
     session = RankingTask(load_recipe("demo", DEV), Path())
     assert session.judged_dev is not None
     teacher = session.recipe.teacher

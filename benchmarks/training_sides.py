@@ -59,12 +59,12 @@ def open_session(data: str, train_queries: int, folder: Path) -> RankingTask:
     session = RankingTask(recipe, folder)
     teacher = prepare_teacher(session)
     assert isinstance(teacher, DualEncoder)
-    teacher.tower.model.max_seq_length = LENGTHS[-1][1]  # it reads no more than a student does
+    teacher.tower.model.max_seq_length = LENGTHS[-1][1]  # it reads as much as a student
     return session
 
 
 def fixed_lists(session: RankingTask, objective: str, long: bool) -> RankingLists:
-    """One positive and the same K - 1 negatives for each query; with `long`, documents that any cut shortens."""
+    """One positive and the same K - 1 negatives for each query; with `long`, documents longer than any limit."""
     size = LIST_SIZES[objective]
     drawn = session.lists(session.recipe.stages[0], seed=0)
     queries = [_fixed(query, size) for query in drawn.ranked if query.positives and len(query.pool) >= LONGEST_LIST - 1]
@@ -139,7 +139,7 @@ class Limbeck:
         return trainer
 
     def batch(self, examples: list[tuple[int, int]]) -> Any:
-        """What the trainer's collator is called with."""
+        """The input of the trainer's collator."""
         return examples
 
 
@@ -186,7 +186,7 @@ class SentenceTransformers:
         return trainer
 
     def batch(self, examples: list[tuple[int, int]]) -> Any:
-        """What the trainer's collator is called with."""
+        """The input of the trainer's collator."""
         return [self.examples[index] for _, index in examples]
 
 
@@ -222,7 +222,7 @@ class PlannedBatches(DefaultBatchSampler):
 
 @dataclass
 class Clock(TrainerCallback):
-    """Notes when each step ends, and stops the training when its time is over."""
+    """Records when each step ends, and stops the training when its time is over."""
 
     seconds: float = math.inf
     began: float = 0.0
@@ -239,7 +239,7 @@ class Clock(TrainerCallback):
 
 @dataclass
 class Tokens:
-    """What goes into a side's transformer: texts, their tokens, and the tokens with padding."""
+    """The input of a side's transformer: texts, their tokens, and the tokens with padding."""
 
     texts: int = 0
     real: int = 0

@@ -59,7 +59,7 @@ SIDES: dict[str, type[Side]] = {"limbeck": Limbeck, "sentence_transformers": Sen
 def make_sides(
     start: Path, lists: RankingLists, objective: str, folder: Path
 ) -> tuple[dict[str, Side], dict[str, float]]:
-    """Both sides and their losses on one batch, which have to agree."""
+    """Both sides, after a check that their losses agree on one batch."""
     sides: dict[str, Side] = {}
     for name, kind in SIDES.items():
         place = folder / name

@@ -1,4 +1,4 @@
-"""What `virt` costs in training: the time of a step and the peak of memory, with it and without it.
+"""The cost of `virt` in training: the time of a step and the peak memory, with it and without it.
 
 Three steps of one student on the same batches take turns: labels alone, labels and the scores of a live cross-encoder,
 and both with `virt`. The ratio to the second is the price of the attention itself; to the first, that of the teacher
@@ -71,7 +71,7 @@ class Steps:
 
 
 def step_times(options: argparse.Namespace) -> dict[str, float]:
-    """Median milliseconds of a step; the ways take turns, and the first turn is not counted."""
+    """Median milliseconds of a step; the variants take turns, and the first turn is not counted."""
     steps = Steps(options.kind, options.start, options.batch, tuple(options.lengths))
     spent: dict[str, list[float]] = {way: [] for way in WAYS}
     for seed in range(options.steps + 1):
@@ -81,7 +81,7 @@ def step_times(options: argparse.Namespace) -> dict[str, float]:
 
 
 def memory(options: argparse.Namespace, way: str) -> float:
-    """The peak, in MB, of a process that runs steps of one way."""
+    """The peak memory in MB of a process that runs steps of one variant."""
     steps = Steps(options.kind, options.start, options.batch, tuple(options.lengths))
     for seed in range(options.steps):
         steps.run(WAYS[way], seed)

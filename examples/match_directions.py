@@ -1,4 +1,4 @@
-"""An objective of one's own: the student's embeddings, through a projection, point where the teacher's point.
+"""A custom objective: the student's embeddings, through a projection, point where the teacher's point.
 
     limbeck --plugin examples/match_directions.py distill examples/match_directions.yaml --out runs/match
 
@@ -29,7 +29,7 @@ class match_directions(Objective):
     In a recipe: `match_directions(documents=0.5)`.
     """
 
-    documents: float = 1.0  # weight of the documents against the query
+    documents: float = 1.0  # weight of the documents relative to the query
 
     needs_student = EMBEDDINGS
     needs_teacher = EMBEDDINGS

@@ -1,4 +1,4 @@
-"""An interaction of one's own over stored token vectors, and the architecture that uses it: a ColBERT with a smooth
+"""A custom interaction over stored token vectors, and the architecture that uses it: a ColBERT with a smooth
 maximum.
 
     limbeck --plugin examples/smooth_colbert.py distill examples/smooth_colbert.yaml --out runs/smooth
@@ -55,7 +55,7 @@ class SmoothColBERTConfig(ColBERTConfig):
 
 @architecture
 class SmoothColBERT(ColBERT):
-    """ColBERT's towers. What its folder says of the kind and the interaction is written and read by ColBERT."""
+    """ColBERT's towers with another interaction. ColBERT's code writes and reads the kind and the interaction."""
 
     kind = "smooth_colbert"
     config_type = SmoothColBERTConfig

@@ -1,4 +1,4 @@
-"""An analysis of one's own: where the student puts the document that the teacher ranks first.
+"""A custom analysis: where the student puts the document that the teacher ranks first.
 
 limbeck --plugin examples/teachers_first.py distill examples/teachers_first.yaml --out runs/first
 limbeck --plugin examples/teachers_first.py report ANOTHER_RUN --add teachers_first
@@ -15,12 +15,12 @@ from limbeck.report.blocks import Column, PlotFigure, Section, Table, TableRow, 
 from limbeck.report.colours import Colours
 from limbeck.report.plots import Bars
 
-SHOWN = 10  # ranks in the picture; what lies below shares the last bar
+SHOWN = 10  # ranks in the picture; lower ranks share the last bar
 
 
 @analysis
 class TeachersFirst(Analysis):
-    """The student's ranks of the teacher's first documents. The fields are what the run keeps as JSON."""
+    """The student's ranks of the teacher's first documents. The fields are saved with the run as JSON."""
 
     name = "teachers_first"
     title = "The teacher's first document"

@@ -15,12 +15,36 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from limbeck.api import annotate, distill, evaluate, generate, index, open_index, recipes, score, sweep
+    from limbeck.api import (
+        annotate,
+        distill,
+        evaluate,
+        export,
+        generate,
+        index,
+        measure_runtimes,
+        open_index,
+        recipes,
+        score,
+        sweep,
+    )
     from limbeck.data import load as load_data
     from limbeck.matchers import load
     from limbeck.recipe import Recipe
 
-_API = ("annotate", "distill", "evaluate", "generate", "index", "open_index", "recipes", "score", "sweep")
+_API = (
+    "annotate",
+    "distill",
+    "evaluate",
+    "export",
+    "generate",
+    "index",
+    "measure_runtimes",
+    "open_index",
+    "recipes",
+    "score",
+    "sweep",
+)
 _HOME = {
     "load": ("limbeck.matchers", "load"),
     "load_data": ("limbeck.data", "load"),
@@ -34,10 +58,12 @@ __all__ = [
     "annotate",
     "distill",
     "evaluate",
+    "export",
     "generate",
     "index",
     "load",
     "load_data",
+    "measure_runtimes",
     "open_index",
     "recipes",
     "score",

@@ -1,7 +1,8 @@
 """The functions of `import limbeck as lb`: one for each command that computes something, with the command's options.
 
 Most take `device` (where models run: cpu, cuda, cuda:1 or mps) and `progress` (shown on standard error; by default on
-a terminal and in notebooks). The commands of `limbeck.cli` call these functions and print what they return.
+a terminal and in notebooks). Those that run a finished model take `runtime` (torch, onnx, int8, openvino or auto). The
+commands of `limbeck.cli` call these functions and print what they return.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
+from limbeck.runtimes.choice import using_runtime
 
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from limbeck.matchers import Matcher
     from limbeck.recipe import Recipe
     from limbeck.runs import Result
+    from limbeck.runtimes.auto import Choice
+    from limbeck.runtimes.export import Written
     from limbeck.scoring.job import Done
     from limbeck.search.index import SearchIndex
     from limbeck.training.annotate import Annotated
@@ -110,6 +114,7 @@ def evaluate(
     run: str | Path | None = None,
     progress: bool | None = None,
     device: str | None = None,
+    runtime: str | None = None,
 ) -> Evaluation:
     """Measure a model, a run, an index, `bm25` or a TREC run file on a data set, as `limbeck evaluate` does.
 
@@ -130,7 +135,7 @@ def evaluate(
         relevance_level, limit, _path(store), _path(run), also, mode, fusion, alpha, lengths, head,
         against_mode, against_fusion, against_alpha, seed,
     )  # fmt: skip
-    with _working(device, progress):
+    with _working(device, progress, runtime):
         return run_evaluation(request)
 
 
@@ -151,6 +156,7 @@ def annotate(
     shape: str | None = None,
     progress: bool | None = None,
     device: str | None = None,
+    runtime: str | None = None,
 ) -> Annotated:
     """Score candidates with a teacher and keep its raw scores in the folder `out`, as `limbeck annotate` does.
 
@@ -167,7 +173,7 @@ def annotate(
 
     folder = Path(out)
     written = export_shape(shape, export, top)
-    with _working(device, progress):
+    with _working(device, progress, runtime):
         done = annotate_data(
             str(teacher), str(data), folder, split, _path(queries), str(candidates), depth, revision, batch_size, bf16,
             written,
@@ -195,6 +201,7 @@ def index(
     seed: int = 0,
     progress: bool | None = None,
     device: str | None = None,
+    runtime: str | None = None,
 ) -> SearchIndex:
     """Index passages with a dual encoder's vectors and with BM25, as `limbeck index` does, and open the index.
 
@@ -215,14 +222,19 @@ def index(
     if is_milvus(store):
         trust(str(store))
     source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
-    with _working(device, progress):
+    with _working(device, progress, runtime):
         return build_index(
             model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
         )
 
 
 def open_index(
-    path: str | Path, *, model: str | Path | Matcher | None = None, milvus: str | None = None, device: str | None = None
+    path: str | Path,
+    *,
+    model: str | Path | Matcher | None = None,
+    milvus: str | None = None,
+    device: str | None = None,
+    runtime: str | None = None,
 ) -> SearchIndex:
     """Open an index that `index` or `limbeck index` wrote.
 
@@ -240,14 +252,13 @@ def open_index(
 
     if milvus is not None:
         trust(milvus)
-    if isinstance(model, str | Path):
-        from limbeck.matchers import load
+    with using_device(device), using_runtime(runtime, single=True):
+        if isinstance(model, str | Path):
+            from limbeck.matchers import load
 
-        with using_device(device):
             model = load(model)
-    found = SearchIndex.open(Path(path).expanduser(), model)
-    if device is not None and found.manifest.dense is not None:
-        with using_device(device):
+        found = SearchIndex.open(Path(path).expanduser(), model)
+        if (device is not None or runtime is not None) and found.manifest.dense is not None:
             _ = found.dense.matcher  # loads it there
     return found
 
@@ -270,6 +281,7 @@ def score(
     store: str | Path | None = None,
     progress: bool | None = None,
     device: str | None = None,
+    runtime: str | None = None,
 ) -> Done:
     """Score a file of pairs, or every left text with every right one, into parquet files, as `limbeck score` does.
 
@@ -287,7 +299,7 @@ def score(
     from limbeck.scoring.engine import engine_named
     from limbeck.scoring.job import score_pairs
 
-    with _working(device, progress):
+    with _working(device, progress, runtime):
         where = engine_named(engine, workers, address)
         return score_pairs(
             str(model), pairs, out, where, _text(left), _text(right), top_k, shard, dtype, store, head, columns
@@ -332,6 +344,63 @@ def generate(
         return generate_queries(data, out, settings, _text(model), split, draw_from, batch_size)
 
 
+def measure_runtimes(
+    model: str | Path,
+    data: str | Path | None = None,
+    *,
+    threads: Sequence[int] | None = None,
+    progress: bool | None = None,
+) -> Choice:
+    """How fast a model is in each runtime on this machine, and how near to torch, as `limbeck runtimes` does.
+
+    It is measured on texts of a data set, or on built-in ones, with 1 thread and with all. `runtime="auto"` of other
+    functions uses what was found here.
+
+    >>> import limbeck as lb
+    >>> found = lb.measure_runtimes("runs/mine", "my-data", threads=[1])
+    >>> found.rows[0].runtime, found.rows[0].quality
+    ('torch', 1.0)
+    """
+    from limbeck.matchers import load
+    from limbeck.runtimes.auto import choose
+    from limbeck.runtimes.sample import BUILT_IN, sample_of
+
+    with _working("cpu", progress):
+        import torch
+
+        counts = sorted({1, torch.get_num_threads()}) if threads is None else list(threads)
+        return choose(load(model), sample_of(str(data) if data is not None else BUILT_IN), counts)
+
+
+def export(
+    model: str | Path,
+    out: str | Path,
+    *,
+    int8: bool = False,
+    data: str | Path | None = None,
+    gate: float | None = None,
+    progress: bool | None = None,
+) -> Written:
+    """Write a dual encoder as a folder that runs without torch, as `limbeck export` does.
+
+    `limbeck.runtimes.exported.Exported.load` runs it, and sentence-transformers does with `backend="onnx"`. With `int8`
+    it refuses to write a folder whose vectors have a mean cosine below `gate` (0.99) to the model's, on texts of `data`
+    or on built-in ones.
+
+    >>> import limbeck as lb
+    >>> written = lb.export("runs/mine", "my-export", data="my-data")
+    >>> written.runtime, written.cosine > 0.9999
+    ('onnx', True)
+    """
+    from limbeck.runtimes.auto import GATE
+    from limbeck.runtimes.export import export_model
+    from limbeck.runtimes.sample import BUILT_IN, sample_of
+
+    with _working("cpu", progress):
+        sample = sample_of(str(data) if data is not None else BUILT_IN)
+        return export_model(model, out, sample, int8, GATE if gate is None else gate)
+
+
 def recipes() -> dict[str, str]:
     """The recipes that come with limbeck: what each is for, by its name.
 
@@ -353,9 +422,9 @@ def _text(name: str | Path | None) -> str | None:
 
 
 @contextmanager
-def _working(device: str | None, progress: bool | None) -> Iterator[None]:
+def _working(device: str | None, progress: bool | None, runtime: str | None = None) -> Iterator[None]:
     """On a device, which is refused here if it does not exist, and with progress where somebody watches."""
-    with using_device(device), _reporting(_watched() if progress is None else progress):
+    with using_device(device), using_runtime(runtime), _reporting(_watched() if progress is None else progress):
         if asked_device() is not None:
             from limbeck.matchers.device import chosen_device
 

@@ -18,6 +18,11 @@ def bad_input(path: str | Path, problem: str, remedy: str, line: int | None = No
     return LimbeckError(f"{place}: {problem}; {remedy}")
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of somebody else's error, for use inside one of ours."""
+    return str(error).strip().split("\n", 1)[0][:200]
+
+
 def did_you_mean(word: str, known: list[str]) -> str:
     """The remedy for a misspelt name: the closest known name, or all known names."""
     from difflib import get_close_matches

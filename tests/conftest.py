@@ -59,7 +59,7 @@ def minilm() -> str:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
-    """The folder of a public data set; the test is skipped where there is none."""
+    """The folder of a public data set; the test is skipped if it is missing."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
     home = Path(os.environ.get("LIMBECK_DATA", default))
 

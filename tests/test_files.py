@@ -70,7 +70,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def killed_in(code: str, folder: Path) -> None:
-    """Run code that kills itself with SIGKILL, in a process of its own."""
+    """Run code that kills itself with SIGKILL, in a separate process."""
     prelude = """
         import os, shutil, signal, sys
         from pathlib import Path

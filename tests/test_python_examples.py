@@ -15,7 +15,19 @@ import yaml
 import limbeck as lb
 
 ROOT = Path(__file__).parents[1]
-FUNCTIONS = ["load", "distill", "sweep", "evaluate", "annotate", "index", "open_index", "score", "recipes"]
+FUNCTIONS = [
+    "load",
+    "distill",
+    "sweep",
+    "evaluate",
+    "annotate",
+    "index",
+    "open_index",
+    "score",
+    "recipes",
+    "measure_runtimes",
+    "export",
+]
 TEXTS = {
     "d1": "copy one file to a folder",
     "d2": "sort a list",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, RUNTIME
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
             None, help="Format of --export: trec (the default), sentence-transformers, pylate or flagembedding."
         ),
         device: str = DEVICE,
+        runtime: str = RUNTIME,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Score candidates with a teacher and store its raw logits. It never scores a pair twice."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, RUNTIME
 
 SHORTEST = 3  # [CLS], a word piece, [SEP]
 
@@ -63,6 +63,7 @@ def register(app: typer.Typer) -> None:
         run: Path = typer.Option(None, help="Write the ranking to this TREC run file."),
         fail_below: list[str] = typer.Option([], help="Exit with code 1 if a measure is lower, e.g. ndcg@10=0.60."),
         device: str = DEVICE,
+        runtime: str = RUNTIME,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Measure a model on judged queries or labelled pairs."""

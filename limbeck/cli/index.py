@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, RUNTIME
 
 if TYPE_CHECKING:
     from limbeck.search.index import SearchIndex
@@ -49,6 +49,7 @@ def register(app: typer.Typer) -> None:
         verify: bool = typer.Option(False, "--verify", help="Read every file and compare it with its checksum."),
         seed: int = typer.Option(0),
         device: str = DEVICE,
+        runtime: str = RUNTIME,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Index passages for `limbeck search`, with a model's vectors and with BM25."""

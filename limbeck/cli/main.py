@@ -60,6 +60,8 @@ for verb in (
     "pairs",
     "score",
     "evaluate",
+    "runtimes",
+    "export",
     "report",
 ):
     import_module(f"limbeck.cli.{verb}").register(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -14,6 +15,29 @@ def _use(context: typer.Context, name: str | None) -> str | None:
     context.with_resource(using_device(name))
     return name
 
+
+def _run_in(single: bool) -> Callable[[typer.Context, str | None], str | None]:
+    """Run models in this runtime until the command ends. The value needs no further handling."""
+
+    def use(context: typer.Context, name: str | None) -> str | None:
+        from limbeck.runtimes.choice import using_runtime
+
+        context.with_resource(using_runtime(name, single))
+        return name
+
+    return use
+
+
+def _runtime(single: bool) -> Any:
+    return typer.Option(
+        None,
+        "--runtime",
+        callback=_run_in(single),
+        help="What runs transformers: torch (the default), onnx, int8, openvino, or auto: the fastest here.",
+    )
+
+
+RUNTIME, SINGLE_RUNTIME = _runtime(False), _runtime(True)
 
 DEVICE: Any = typer.Option(
     None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, RUNTIME
 
 
 def register(app: typer.Typer) -> None:
@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
         ),
         store: Path = typer.Option(None, help="Folder to keep vectors in, for other lists of the same texts."),
         device: str = DEVICE,
+        runtime: str = RUNTIME,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
         """Score pairs. Each distinct text is encoded once; after that a pair only costs the head."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, SINGLE_RUNTIME
 
 if TYPE_CHECKING:
     from limbeck.search.index import SearchIndex
@@ -50,6 +50,7 @@ def register(app: typer.Typer) -> None:
         ),
         milvus: str = typer.Option(None, help="Address of the Milvus with the index's vectors, if you trust it."),
         device: str = DEVICE,
+        runtime: str = SINGLE_RUNTIME,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Search an index. Shows passages, their scores, and whether dense or sparse search found them."""

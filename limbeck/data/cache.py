@@ -35,11 +35,11 @@ _SMALL = 64 << 20  # bytes: smaller tables are checked completely when opened, w
 T = TypeVar("T")
 
 
-def cache_directory() -> Path | None:
-    """The cache folder, or None if it cannot be written."""
+def cache_directory(part: str = "tables") -> Path | None:
+    """A part of the cache folder, or None if it cannot be written."""
     named = os.environ.get("LIMBECK_CACHE")
     try:
-        directory = (Path(named).expanduser() if named else Path.home() / ".cache" / "limbeck") / "tables"
+        directory = (Path(named).expanduser() if named else Path.home() / ".cache" / "limbeck") / part
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         return None

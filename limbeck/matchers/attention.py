@@ -1,8 +1,8 @@
-"""What an encoder's attention reads, layer by layer, while the encoder runs.
+"""Reads the queries and keys of chosen layers from a running encoder.
 
-Queries and keys come from hooks on the projections that compute them, so it does not matter which implementation of
-attention runs (eager, sdpa, the one for training on a CPU): the implementations without a map compute from the same
-queries and keys. Only layers that are asked for are hooked, and what is not kept of them is freed at once.
+Forward hooks on the query and key projections read them, so every implementation of attention works: eager, sdpa, and
+the one in `cpu_speedups.py`. Only the layers that are asked for have hooks, and only what the caller keeps stays in
+memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from limbeck.matchers.base import tokeniser_digest
 from limbeck.signals import AttentionSizes
 
 T = TypeVar("T")
-LONG = "a " * 9000  # a text that every model cuts
+LONG = "a " * 9000  # a text that every model truncates
 
 
 class Family(NamedTuple):
@@ -46,22 +46,22 @@ FAMILIES = {  # by `model_type`; MiniLM is a BERT
 
 @dataclass(frozen=True)
 class AttentionFacts:
-    """What has to be known of an encoder's attention before anything is trained."""
+    """What is checked about an encoder's attention before training."""
 
     sizes: AttentionSizes
-    tokenizer: str  # a digest: encoders cut texts into the same tokens if theirs are equal
+    tokenizer: str  # a digest; two encoders with the same one split texts into the same tokens
 
 
 class LayerInputs(NamedTuple):
-    """What one layer's attention reads of some sequences."""
+    """The inputs of one layer's attention for a batch of sequences."""
 
-    queries: Tensor  # [n, heads, tokens, d], scaled as the family scales them: 1/sqrt(d), or (T5) not at all
+    queries: Tensor  # [n, heads, tokens, d], times the model's own scale: 1/sqrt(d), or 1 for T5
     keys: Tensor  # [n, heads, tokens, d]
     offsets: Callable[[], Tensor | None]  # added to the logits: [n or 1, heads or 1, tokens or 1, tokens]
 
 
 def facts_of(transformer: Any) -> AttentionFacts:
-    """Of a sentence-transformers Transformer; an encoder of an unknown family is refused."""
+    """The facts about a sentence-transformers Transformer; an unknown family is an error."""
     model = getattr(transformer, "model", transformer)
     return AttentionFacts(sizes_of(model), tokeniser_digest(transformer.tokenizer, of_words=True))
 
@@ -87,7 +87,7 @@ def _attends(module: nn.Module, family: Family) -> bool:
 
 @contextmanager
 def watching(model: Any, layers: Sequence[int], see: Callable[[LayerInputs], T]) -> Iterator[dict[int, T]]:
-    """Inside the block: what `see` makes of the inputs of each of `layers`, by the layer's number."""
+    """Inside the block, call `see` on the inputs of each of `layers`; the results are in a dictionary by layer."""
     modules, seen, handles = attention_modules(model), dict[int, T](), []
     heads = int(model.config.num_attention_heads)
     family = FAMILIES[model.config.model_type]
@@ -125,8 +125,8 @@ def _by_head(states: Tensor, heads: int) -> Tensor:
 
 
 def _offsets(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor | None:
-    """What the model adds to the logits of one layer: a mask, in the form that this implementation has it, and biases
-    of relative positions (MPNet, T5).
+    """What the model adds to the logits of one layer: its mask, in any of the forms that the implementations use, and
+    relative position biases (MPNet, T5).
     """
     given = signature(module.forward).bind(*args, **kwargs).arguments
     bias: Tensor | None = given.get("position_bias")
@@ -144,10 +144,10 @@ def _offsets(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor |
 
 
 def text_tokens(features: dict[str, Any], special: Tensor) -> Tensor:
-    """Which tokens [n, tokens] belong to the text itself: neither padding, nor special, nor of a prompt."""
+    """Which tokens [n, tokens] belong to the text itself, and not to padding, special tokens or a prompt."""
     attended = features["attention_mask"].bool()
     real = attended & ~torch.isin(features["input_ids"], special)
-    if "query_expansion_positions" in features:  # [MASK] tokens that ColBERT fills queries with
+    if "query_expansion_positions" in features:  # ColBERT fills queries with these [MASK] tokens
         real &= ~features["query_expansion_positions"].bool()
     if features.get("prompt_length"):
         real &= attended.cumsum(dim=1) > features["prompt_length"]
@@ -155,31 +155,31 @@ def text_tokens(features: dict[str, Any], special: Tensor) -> Tensor:
 
 
 def most_text_tokens(tokenizer: Any, preprocess: Callable[[list[str]], dict[str, Any]]) -> int:
-    """How many tokens of the longest text are read: tried out, so that prompts, marks and fillings are allowed for."""
+    """How many tokens of a very long text are read. It tokenises one, to account for prompts and special tokens."""
     features = preprocess([LONG])
     return int(text_tokens(features, special_ids(tokenizer)).sum())
 
 
 def special_ids(tokenizer: Any, device: torch.device | str = "cpu") -> Tensor:
-    """The tokens that no text is made of. An unknown word is a word."""
+    """The ids of special tokens. The token for unknown words is not one of them: it stands for a word of the text."""
     marks = {getattr(tokenizer, f"{name}_token_id", None) for name in ("pad", "cls", "sep", "bos", "eos", "mask")}
     words = {getattr(tokenizer, "unk_token_id", None)} - marks
     return torch.tensor(sorted(set(tokenizer.all_special_ids) - words), device=device)
 
 
 def places_of(real: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of the real tokens of each row [n, tokens], in order: [n, most], and which of these there are."""
+    """The positions [n, most] of the real tokens of each row, in order, and a mask [n, most] of those that exist."""
     most = int(real.sum(dim=1).max()) if len(real) else 0
     places = torch.argsort((~real).int(), dim=1, stable=True)[:, :most]
     return places, real.gather(1, places)
 
 
 def take(states: Tensor, places: Tensor) -> Tensor:
-    """States [n, heads, tokens, d] at places [n, some]: [n, heads, some, d]."""
+    """Select states [n, heads, tokens, d] by their positions [n, some]: [n, heads, some, d]."""
     _, heads, _, d = states.shape
     return states.gather(2, places[:, None, :, None].expand(-1, heads, -1, d))
 
 
 def token_ids(ids: Tensor, places: Tensor, there: Tensor) -> Tensor:
-    """The ids [n, tokens] at places, -1 where there is no token."""
+    """The ids [n, tokens] at the given positions, -1 if there is no token."""
     return torch.where(there, ids.gather(1, places), -1)

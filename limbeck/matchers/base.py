@@ -97,6 +97,8 @@ class Matcher(nn.Module, ABC):
     model_types: ClassVar[tuple[str, ...]] = ()  # its names in folders of sentence-transformers and related libraries
     shows: frozenset[str] = SCORES  # the signals that it can compute
     bf16 = False  # whether it computes in bfloat16: see `bf16.py`
+    runtime = "torch"  # what runs its transformers: see `limbeck.runtimes`
+    computed: dict[str, Any] = {}  # noqa: RUF012 (never changed in place) what makes its outputs differ from float32
     folder: Path | None = None  # the folder it was loaded from
     attention_layers: tuple[int, ...] | None = None  # the layers whose attention it shows; None means all
 
@@ -192,17 +194,16 @@ class Matcher(nn.Module, ABC):
         raise LimbeckError(f"layers: auto: a {self.kind} has no embedding to compare; give the layers as a list")
 
     def attention(self, position: int) -> AttentionFacts:
-        """What has to be known of the attention that it shows of texts at a position, or of pairs."""
+        """Layers, heads and tokenizer of the encoder for a position."""
         raise LimbeckError(f"a {self.kind} shows no attention; use another kind of model, or drop virt")
 
     def text_tokens(self, position: int) -> int:
-        """How many tokens of a text at a position it reads, special tokens and prompts not counted."""
+        """The maximum number of tokens that it reads of a text at a position, without special tokens and prompts."""
         raise LimbeckError(f"a {self.kind} does not read texts apart; use another kind of model, or drop virt")
 
     def read_apart(self, tokens: tuple[int, int] | None) -> None:
-        """Cut the texts of pairs to so many tokens each, as a student that reads them apart does; or (None) stop that.
-
-        A model shows the attention between texts only where it is known which tokens are whose.
+        """Truncate the two texts of a pair to these numbers of tokens, as a student does that encodes each text alone.
+        None turns it off. Attention between texts is only available when it is on.
         """
         raise LimbeckError(f"a {self.kind} shows no attention between texts; use a cross_encoder, or drop virt")
 
@@ -277,7 +278,7 @@ class Matcher(nn.Module, ABC):
         With a position, the key of its encodings there: a matcher with separate towers has one identity for each.
         """
         key = {"kind": self.kind, "weights": weights_digest(self), "configuration": self.configuration()}
-        return key | ({"bf16": True} if self.bf16 else {})
+        return key | ({"bf16": True} if self.bf16 else {}) | ({"computed": self.computed} if self.computed else {})
 
 
 def weights_digest(module: nn.Module) -> str:

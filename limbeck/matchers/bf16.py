@@ -12,15 +12,15 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import PreTrainedModel
+from torch import Tensor
 
 from limbeck.matchers.base import Matcher
+from limbeck.matchers.encoders import encoders
 
 
 def use_bf16(matcher: Matcher) -> Matcher:
     """Run the matcher's transformers in bfloat16 from now on. Caches keep its outputs apart from those of float32."""
-    for encoder in _encoders(matcher):
+    for encoder in encoders(matcher):
         encoder.forward = _halved(encoder.forward)
     matcher.bf16 = True
     return matcher
@@ -36,15 +36,9 @@ def in_bf16(matcher: Matcher, wanted: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        for encoder in _encoders(matcher):
+        for encoder in encoders(matcher):
             del encoder.forward
         matcher.bf16 = False
-
-
-def _encoders(matcher: Matcher) -> list[nn.Module]:
-    """The bare transformers of a model; if there is a classifier, the part before it."""
-    found = [module.base_model for module in matcher.modules() if isinstance(module, PreTrainedModel)]
-    return list(dict.fromkeys(found))
 
 
 def _halved(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from limbeck.matchers.device import on_device
 from limbeck.matchers.encoding import AnyEncoded, TokenVectors, join_texts, take_texts
+from limbeck.matchers.splitting import split_by_length
 from limbeck.progress import progress
 
 T = TypeVar("T")
@@ -26,9 +27,6 @@ SIDES: tuple[Side, Side] = ("query", "document")
 Features = dict[str, Any]  # output of a tokeniser, input of a model
 EachChunk = Callable[..., list[Any]]  # `each_chunk`, or a function with the same arguments
 
-PASS_OVERHEAD = 192  # cost of one more pass, in tokens of the same model; measured on 2 cores
-STEP = 8  # chunk borders are tried at every eighth text, or less often if there are many texts
-MOST_BORDERS = 128
 BLOCK = 512  # texts that are sorted together for inference
 
 
@@ -44,39 +42,14 @@ class Chunks:
         return len(self.restore)
 
 
-def split_by_length(lengths: Sequence[int], limit: int | None = None, overhead: int = PASS_OVERHEAD) -> list[slice]:
-    """Split ascending `lengths` into chunks so that padded tokens plus `overhead` per chunk are minimal.
-
-    `limit` is the maximum number of texts in a chunk. Dynamic programming over chunk borders at every `STEP` texts.
-    """
-    count = len(lengths)
-    step = max(STEP, count // MOST_BORDERS)
-    step = min(step, limit) if limit else step
-    borders = [*range(0, count, step), count]
-    best: list[float] = [0.0] + [float("inf")] * (len(borders) - 1)
-    came_from = [0] * len(borders)
-    for end in range(1, len(borders)):
-        for start in range(end - 1, -1, -1):
-            size = borders[end] - borders[start]
-            if limit and size > limit:
-                break
-            cost = best[start] + size * lengths[borders[end] - 1] + overhead
-            if cost < best[end]:
-                best[end], came_from[end] = cost, start
-    chunks, end = [], len(borders) - 1
-    while end > 0 and count:
-        chunks.append(slice(borders[came_from[end]], borders[end]))
-        end = came_from[end]
-    return chunks[::-1]
-
-
 def prepare_chunks(
     texts: Sequence[Any],
     preprocess: Callable[[list[Any]], Features],
     limit: int | None = None,
     side: Side = "query",
+    budget: int | None = None,
 ) -> Chunks:
-    """Tokenise `texts` once and split the result into chunks."""
+    """Tokenise `texts` once and split the result into chunks; `limit` and `budget` as in `split_by_length`."""
     if not texts:
         return Chunks([], torch.empty(0, dtype=torch.long), side)
     features = preprocess(list(texts))
@@ -89,7 +62,7 @@ def prepare_chunks(
     order = torch.argsort(lengths, stable=True)
     padded_left = bool((~real_tokens[:, 0]).any())
     passes = []
-    for rows in split_by_length(lengths[order].tolist(), limit):
+    for rows in split_by_length(lengths[order].tolist(), limit, budget=budget):
         width = int(lengths[order[rows]].max())
         real = slice(-width, None) if padded_left else slice(width)
         passes.append(
@@ -104,7 +77,7 @@ def prepare_chunks(
 def run_chunks(
     chunks: Chunks, run: Callable[[Features], AnyEncoded], recompute: bool = False, each: EachChunk | None = None
 ) -> AnyEncoded:
-    """Apply `run` to each chunk, by `each_chunk` or its like, and put the rows back in the order of the texts."""
+    """Apply `run` to each chunk with `each`, by default `each_chunk`, and put the rows in the order of the texts."""
     return take_texts(join_texts((each or each_chunk)(chunks, run, recompute)), chunks.restore)
 
 

@@ -1,7 +1,7 @@
-"""The attention between the two texts of a pair, as a cross-encoder's own softmax has it.
+"""The attention of a cross-encoder between the two texts of a pair.
 
-Of each layer's map only the two blocks between the texts are formed (VIRT Eq. 2), while the layer runs: rows of one
-text's tokens against all tokens of the sequence, for the softmax has to be the model's; then the other text's columns.
+For each layer only the two blocks between the texts are computed (VIRT Eq. 2), while the layer runs. The softmax is the
+model's own, over the whole sequence; only the columns of the other text are kept.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ def cross_attention(
     layers: tuple[int, ...] | None,
     run: Callable[[Features], Features],
 ) -> tuple[Features, CrossAttention]:
-    """What `run` makes of a chunk of n pairs, and the attention between their texts; `of_text` [n, tokens] says which
-    tokens are whose. The result has n in place of B and K.
+    """Run a chunk of n pairs and also return the attention between their texts. `of_text` [n, tokens] says which text
+    each token belongs to. The result has n in place of B and K.
     """
     if of_text is None:
-        raise LimbeckError("attention between texts needs pairs that were read apart; call read_apart before prepare")
+        raise LimbeckError(
+            "attention between texts needs to know the text of each token; call read_apart before prepare"
+        )
     sizes = sizes_of(model)
     layers = tuple(range(sizes.layers)) if layers is None else layers
     (queries, some), (documents, others) = (places_of(of_text == text) for text in (0, 1))
@@ -49,7 +51,7 @@ def cross_attention(
 
 
 def _block(inputs: LayerInputs, offsets: Tensor | None, rows: Tensor, columns: Tensor) -> Tensor:
-    """A part of the map of one layer: [n, heads, rows, columns]."""
+    """One block of one layer's map: [n, heads, rows, columns]."""
     precise = torch.promote_types(inputs.queries.dtype, torch.float32)
     with torch.autocast(rows.device.type, enabled=False):
         logits = take(inputs.queries, rows).to(precise) @ inputs.keys.to(precise).transpose(-1, -2)
@@ -61,7 +63,7 @@ def _block(inputs: LayerInputs, offsets: Tensor | None, rows: Tensor, columns: T
 
 
 def join_pairs(parts: Sequence[CrossAttention], restore: Tensor, shape: tuple[int, int]) -> CrossAttention:
-    """The attention of all chunks, in the order of the pairs [B, K]."""
+    """Join the chunks, in the order of the pairs [B, K]."""
     first = parts[0]
     queries = max(part.query_tokens.shape[1] for part in parts)
     documents = max(part.document_tokens.shape[1] for part in parts)
@@ -82,6 +84,6 @@ def join_pairs(parts: Sequence[CrossAttention], restore: Tensor, shape: tuple[in
 
 
 def _widened(tensor: Tensor, widths: tuple[int, ...], filling: int) -> Tensor:
-    """With its last dimensions as wide as `widths`."""
+    """Pad the last dimensions to `widths`."""
     more = [wanted - there for wanted, there in zip(widths, tensor.shape[-len(widths) :], strict=True)]
     return F.pad(tensor, [size for each in reversed(more) for size in (0, each)], value=filling)

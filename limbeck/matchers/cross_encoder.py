@@ -32,6 +32,7 @@ from limbeck.matchers.pair_tokens import OF_TEXT, refuse_other_lengths, tokenise
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.segments import SegmentPooling
+from limbeck.matchers.splitting import USUAL
 from limbeck.matchers.token_head import TOKEN_HEAD, TokenHead
 from limbeck.matchers.tower import describe
 from limbeck.signals import CROSS_ATTENTION, TOKEN_SIGNALS, Signals
@@ -164,7 +165,7 @@ class CrossEncoder(Matcher):
         if tokens is not None:
             refuse_other_lengths(self.model[0], tokens)
             if self._prompt():
-                raise LimbeckError("virt: the teacher has a prompt, which no student reads; use a teacher without one")
+                raise LimbeckError("virt: the teacher puts a prompt before its texts; use a teacher without one")
         self._apart = tokens
 
     def _preprocess_apart(self, pairs: list[tuple[str, str]]) -> Features:
@@ -216,7 +217,7 @@ class CrossEncoder(Matcher):
         joined = [(pair[0], self._joined(pair[1:])) for pair in pairs]
 
         def prepare(block: list[tuple[str, str]]) -> Chunks:
-            return prepare_chunks(block, self._preprocess, batch_size)
+            return prepare_chunks(block, self._preprocess, budget=batch_size * USUAL)
 
         return torch.cat(list(inferred(self, joined, prepare, self._run, "Scoring pairs"))).numpy()
 

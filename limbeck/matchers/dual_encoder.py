@@ -315,7 +315,7 @@ class DualEncoder(EncodingMatcher):
         modules: Any = self.tower.route(SIDES[position])
         side = SentenceTransformer(modules=modules, device="cpu", similarity_fn_name=model.similarity_fn_name, **told)
         alone = type(self)(side, self._interaction)
-        alone.bf16 = self.bf16
+        alone.bf16, alone.computed = self.bf16, self.computed
         return alone.identity()
 
     def save_pretrained(self, path: str | Path) -> None:

@@ -34,6 +34,7 @@ from limbeck.matchers.interactions import Interaction, interaction_named
 from limbeck.matchers.parts import side_lengths, start_transformer
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
+from limbeck.matchers.splitting import USUAL
 from limbeck.matchers.starts import start_of
 from limbeck.matchers.text_attention import Watch, chunk_runner
 from limbeck.matchers.tower import CODE_VERSION, config_digest
@@ -149,8 +150,10 @@ class HeadMatcher(EncodingMatcher):
             return torch.from_numpy(self.encoded(texts, position))
         return self._tokenised(texts, position, chunk)
 
-    def _tokenised(self, texts: list[str], position: int, chunk: int | None) -> Chunks:
-        return prepare_chunks(texts, lambda some: self._preprocess(some, position), chunk, _side(position))
+    def _tokenised(
+        self, texts: list[str], position: int, chunk: int | None = None, budget: int | None = None
+    ) -> Chunks:
+        return prepare_chunks(texts, lambda some: self._preprocess(some, position), chunk, _side(position), budget)
 
     def _preprocess(self, texts: list[str], position: int) -> Features:
         return self.encoder(position).preprocess(texts, task=_side(position))
@@ -206,7 +209,7 @@ class HeadMatcher(EncodingMatcher):
         """The encoder's outputs for texts at one position, before other trained modules."""
 
         def prepare(block: list[str]) -> Chunks:
-            return self._tokenised(block, position, batch_size)
+            return self._tokenised(block, position, budget=batch_size * USUAL)
 
         def run(features: Features) -> Encoded:
             return self._run(features, position)

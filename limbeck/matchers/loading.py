@@ -7,6 +7,7 @@ from pathlib import Path
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import put_back_directory
+from limbeck.matchers.after_loading import finished
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.bf16 import use_bf16
 from limbeck.matchers.config import DEFAULT_KIND, architectures
@@ -34,7 +35,7 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False, devi
     with using_device(device):
         matcher = architecture_in(folder).from_pretrained(folder)
     matcher.folder = Path(folder)
-    return use_bf16(matcher) if bf16 else matcher
+    return finished(use_bf16(matcher) if bf16 else matcher)
 
 
 def model_folder(name: str | Path) -> Path:

@@ -1,7 +1,7 @@
-"""Pairs for a cross-encoder that reads of each text exactly what a student reads that encodes texts apart.
+"""Tokenised pairs in which each text is truncated by itself, as a student does that encodes each text alone.
 
-A tokenizer on its own takes what is too much for a pair from the longer text, so that the tokens of teacher and student
-differ as soon as something is cut. Here each text is cut by itself, and it is known which token belongs to which text.
+A tokenizer truncates the longer text of a pair, so a cross-encoder and its student would read different tokens of long
+texts. These pairs also say which text each token belongs to.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NEITHER = -1  # special tokens and padding
 
 
 def tokenise_apart(transformer: Any, pairs: Sequence[tuple[str, str]], tokens: tuple[int, int]) -> Features:
-    """Tokenised pairs, at most so many tokens of each text."""
+    """Tokenised pairs, with a maximum number of tokens for each text."""
     tokenizer = transformer.tokenizer
-    if isinstance(transformer, JointTransformer):  # cuts each text by itself, see `refuse_other_lengths`
+    if isinstance(transformer, JointTransformer):  # it truncates each text by itself, to lengths that were checked
         features = transformer.preprocess(pairs)
         of_text = features["token_type_ids"].masked_fill(features["attention_mask"] == 0, NEITHER)
     else:
         features = _cut_and_joined(tokenizer, pairs, tokens)
         of_text = features[OF_TEXT]
-    marks = torch.isin(features["input_ids"], special_ids(tokenizer))  # a text may contain one
+    marks = torch.isin(features["input_ids"], special_ids(tokenizer))  # texts can contain special tokens
     return {**features, OF_TEXT: of_text.masked_fill(marks, NEITHER)}
 
 
@@ -59,7 +59,7 @@ def _cut_and_joined(tokenizer: Any, pairs: Sequence[tuple[str, str]], tokens: tu
 
 
 def _texts(first: int, pair: Any) -> list[int]:
-    """The text of each token of a joined pair, whose first text has so many tokens; marks belong to neither."""
+    """The text that each token of a pair belongs to; the first text has `first` tokens."""
     text = iter([0] * first + [1] * len(pair))
     return [NEITHER if mark else next(text) for mark in pair.special_tokens_mask]
 
@@ -70,7 +70,9 @@ def _padded(rows: Sequence[list[int]], filling: int) -> Tensor:
 
 
 def refuse_other_lengths(transformer: Any, tokens: tuple[int, int]) -> None:
-    """A teacher has to be able to read all of the student's tokens; where it cuts texts itself, exactly those."""
+    """Raise an error if the teacher cannot read the tokens that the student reads. A JointTransformer truncates texts
+    itself, so its lengths have to be the same.
+    """
     if isinstance(transformer, JointTransformer):
         found = tokenise_apart(transformer, [(LONG, LONG)], tokens)[OF_TEXT]
         own = tuple(int((found == text).sum()) for text in (0, 1))

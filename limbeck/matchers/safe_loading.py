@@ -19,7 +19,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers import PreTrainedModel
 
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, first_line
 from limbeck.matchers.base import TextBatch
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.folder_checks import check_folder, has_transformer
@@ -46,12 +46,12 @@ def load_safely(name: str | Path, revision: str | None, make: Callable[[str], Ma
         made = make(str(folder))
     check_tokens(made, folder)
     with naming_load_errors(name, "a model that scores"), quiet():
-        _try_out(made)
+        try_out(made)
     return made.to(chosen_device())
 
 
 @torch.inference_mode()
-def _try_out(matcher: Any) -> None:
+def try_out(matcher: Any) -> None:
     """Score one pair: modules that do not fit together load without errors and fail later.
 
     With several processes this is skipped, because they would wait for each other; the model was tested before.
@@ -165,8 +165,3 @@ def _check_positions(part: Transformer, folder: str | Path) -> None:
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and longest > len(module.weight):
             problem = f"reads up to {longest} tokens, but has positions for {len(module.weight)}"
             raise LimbeckError(f"{folder}: {problem}; lower the lengths in its configuration")
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a library's error, for use in our own."""
-    return str(error).strip().split("\n", 1)[0][:200]

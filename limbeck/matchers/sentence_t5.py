@@ -1,4 +1,4 @@
-"""Sentence-T5's fusion: a Siamese model that also sees the difference of the two vectors (VIRT Sec. 4.2)."""
+"""Sentence-T5's fusion: a Siamese model that also reads the difference of the two vectors (VIRT Sec. 4.2)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SentenceT5Config(FusionConfig):
 class SentenceT5(Siamese):
     """Scores from r = (u, v, u - v). The encoder is any pretrained transformer, as in VIRT's comparison.
 
-    u - v is a linear function of (u, v), so the models that this can express are those of a Siamese one. It differs in
-    where training starts and in what it finds first.
+    u - v is a linear function of (u, v), so it can express the same models as a Siamese one. It differs in where
+    training starts and in what it learns first.
     """
 
     kind = "sentence_t5"

@@ -1,8 +1,8 @@
-"""The attention of a tower: the queries and keys that it computes of each text, for maps that no tower computes.
+"""The queries and keys that a tower computes for each text.
 
-VIRT (Eq. 3) forms softmax(Q_x K_y^T / sqrt(d)) out of the queries of one text and the keys of another. Whoever forms
-these maps gets the queries scaled by what the family itself has: 1/sqrt(d) with d the size of a head, and 1 for T5.
-Biases of relative positions (MPNet, T5) are not in them: tokens of texts that are read apart have no distance.
+VIRT (Eq. 3) computes attention maps softmax(Q_x K_y^T / sqrt(d)) from the queries of one text and the keys of another.
+The queries here are already scaled, by the model's own scale: 1/sqrt(d) with d the size of a head, or 1 for T5.
+Relative position biases (MPNet, T5) are left out, because tokens of two separate texts have no distance.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ T = TypeVar("T")
 
 
 class Watch:
-    """Collects the attention of the texts that towers run, one entry for each call of `each_chunk`."""
+    """Collects the queries and keys of the texts that a tower encodes, one entry for each call of `each_chunk`."""
 
     def __init__(self, layers: tuple[int, ...] | None) -> None:
-        self.layers = layers  # None is all
+        self.layers = layers  # None means all
         self.texts: list[TextAttention] = []
 
     def each_chunk(
         self, transformer: Any, texts: Chunks, run: Callable[[Features], T], recompute: bool = False
     ) -> list[T]:
-        """What `run` makes of each chunk. Queries and keys are returned by the function that gradient caching runs
-        again, so they are computed again with everything else.
+        """The results of `run` for each chunk. Gradient caching runs the same function again, hooks included, so the
+        queries and keys are recomputed together with the rest.
         """
         model = transformer.model
         sizes, layers = sizes_of(model), self._layers(model)
@@ -71,25 +71,25 @@ class Watch:
         return [made for made, _ in found]
 
     def nothing(self, transformer: Any) -> None:
-        """There were no texts."""
+        """Add an entry without texts."""
         self.texts.append(_nothing(transformer.model, self._layers(transformer.model)))
 
     def _layers(self, model: Any) -> tuple[int, ...]:
         return self.layers if self.layers is not None else tuple(range(sizes_of(model).layers))
 
     def of_batch(self, document_count: int) -> tuple[TextAttention, TextAttention]:
-        """Of queries and documents, which were run in this order; documents of all processes."""
+        """Queries and documents, if they were encoded in this order. Documents are gathered from all processes."""
         queries, documents = self.texts
         return queries, everyones(documents, document_count)
 
     def at(self, places: Sequence[tuple[int, Tensor]], document_count: int) -> tuple[TextAttention, TextAttention]:
-        """Likewise, where each position says in which of the lists of texts its own are, and their rows there."""
+        """The same, if each position names the entry that holds its texts, and their rows there."""
         queries, documents = (self.texts[run].rows(rows) for run, rows in places)
         return queries, everyones(documents, document_count)
 
 
 def chunk_runner(watch: Watch | None, transformer: Any, texts: Chunks) -> EachChunk:
-    """What runs the chunks of `texts` through a transformer: watched, where somebody asked for attention."""
+    """`each_chunk` for these texts and this transformer; with a watch, it also collects queries and keys."""
     if watch is None:
         return each_chunk
     if not texts.passes:
@@ -98,7 +98,7 @@ def chunk_runner(watch: Watch | None, transformer: Any, texts: Chunks) -> EachCh
 
 
 def _joined(parts: Sequence[TextAttention]) -> TextAttention:
-    """The texts of all parts, one part after the other."""
+    """Concatenate the texts of all parts."""
     parts = [_widened(part, max(each.tokens.shape[1] for each in parts)) for part in parts]
     queries, keys = (
         tuple(torch.cat(layer) for layer in zip(*some, strict=True))
@@ -114,7 +114,7 @@ def _widened(part: TextAttention, width: int) -> TextAttention:
 
 
 def _nothing(model: Any, layers: tuple[int, ...]) -> TextAttention:
-    """Of no texts; it hangs on the weights, as `zero_of` says."""
+    """An entry without texts that still has gradients: see `zero_of`."""
     sizes, modules = sizes_of(model), attention_modules(model)
     name = FAMILIES[model.config.model_type].query
     sizes_of_heads = [getattr(modules[layer], name).out_features // sizes.heads for layer in layers]
@@ -123,7 +123,7 @@ def _nothing(model: Any, layers: tuple[int, ...]) -> TextAttention:
 
 
 def everyones(own: TextAttention, count: int) -> TextAttention:
-    """Of all processes' texts, `count` in all, with gradients."""
+    """Gather the texts of all processes, `count` in total, with gradients."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return own
     widest = torch.tensor(own.tokens.shape[1], device=own.tokens.device)

@@ -19,6 +19,7 @@ from limbeck.matchers.attention import AttentionFacts, facts_of, most_text_token
 from limbeck.matchers.base import PreparedBatch, TextBatch, tokeniser_digest
 from limbeck.matchers.chunks import Chunks, Features, Side, each_chunk, inferred, prepare_chunks, run_chunks
 from limbeck.matchers.gather import zero_of
+from limbeck.matchers.splitting import USUAL
 from limbeck.matchers.static import encode_many, encode_one, plain_table, tokens_read, words
 from limbeck.matchers.text_attention import Watch, chunk_runner
 from limbeck.matchers.token_head import TokenHead
@@ -51,6 +52,7 @@ class Tower(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model: Any = model
+        self.single: dict[Side, Callable[[str], np.ndarray]] = {}  # shorter ways of single texts, if a runtime has them
 
     @property
     def dim(self) -> int:
@@ -63,10 +65,14 @@ class Tower(nn.Module):
         names += [self.model.default_prompt_name] if self.model.default_prompt_name else []
         return next((prompts[name] for name in names if name in prompts), None) or None
 
-    def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None) -> Chunks:
+    def prepare(self, texts: Sequence[str], side: Side, chunk: int | None = None, budget: int | None = None) -> Chunks:
         """Tokenise `texts` as chunks of similar length."""
         prompt = self.prompt(side)
-        return prepare_chunks(texts, lambda some: self.model.preprocess(some, prompt=prompt, task=side), chunk, side)
+
+        def preprocess(some: list[str]) -> Features:
+            return self.model.preprocess(some, prompt=prompt, task=side)
+
+        return prepare_chunks(texts, preprocess, chunk, side, budget)
 
     def prepare_batch(self, batch: TextBatch, chunk: int | None = None) -> TwoSides:
         """Tokenise this process's share of a batch, both sides."""
@@ -150,7 +156,10 @@ class Tower(nn.Module):
             given = [prompt + text for text in texts] if prompt else texts
             rows = encode_one(table, given[0]) if len(given) == 1 else encode_many(table, given, label)
             return rows[:, : self.model.truncate_dim]
-        found = inferred(self, texts, lambda block: self.prepare(block, side, batch_size), self._run(side), label)
+        if len(texts) == 1 and side in self.single:
+            return self.single[side](texts[0])[:, : self.model.truncate_dim]
+        budget = batch_size * USUAL
+        found = inferred(self, texts, lambda block: self.prepare(block, side, budget=budget), self._run(side), label)
         return torch.cat(list(found))[:, : self.model.truncate_dim].numpy()
 
     def configuration(self) -> dict[str, Any]:

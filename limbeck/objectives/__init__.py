@@ -1,6 +1,6 @@
-"""What a student is trained towards. See `base` for what holds for all objectives, and the families for each.
+"""Training objectives. `base` has the rules for all objectives; each family has its own file.
 
-A further family is a further file here, imported below so that its objectives are known by name.
+A new family is a new file here, imported below so that its objectives are known by name.
 """
 
 from limbeck.objectives.attention import virt

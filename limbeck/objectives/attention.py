@@ -1,4 +1,4 @@
-"""Objectives that carry a cross-encoder's attention between two texts over to towers that never compute it (VIRT)."""
+"""Objectives that distil the attention of a cross-encoder between two texts (VIRT)."""
 
 from __future__ import annotations
 
@@ -28,35 +28,37 @@ MAPS = ("same", "first", "last", "spread")
 
 @objective
 class virt(Objective):
-    """Virtual interaction: the towers' queries and keys form the maps that a cross-encoder has (VIRT Eq. 3 and 4).
+    """The distance between the attention of student and teacher across the two texts of a pair (VIRT Eq. 3 and 4).
 
         1 / (2 L H) * sum_l sum_h ( 1/m || M~_xy - M_xy ||  +  1/n || M~_yx - M_yx || ),
         M~_xy = softmax(Q~_x K~_y^T / sqrt(d)),  M~_yx = softmax(Q~_y K~_x^T / sqrt(d))
 
-    Q~ and K~ are the queries and keys that the student computes of each text by itself, in layer l and head h; d is the
-    size of a head. M_xy and M_yx are the blocks between the two texts of the teacher's map, which is a softmax over the
-    whole joint sequence. m and n are the numbers of tokens of the texts: special tokens and padding are in neither map.
-    The norm is Frobenius'. A query's loss is the mean over its list. A pair with an empty text has no loss.
+    Q~ and K~ are the queries and keys that the student computes for each text alone, in layer l and head h; d is the
+    size of a head. So M~ is a map that the student never computes itself. M_xy and M_yx are the blocks between the two
+    texts in the teacher's map, which is a softmax over the whole joint sequence. m and n are the numbers of tokens of
+    the texts; special tokens and padding are in neither map. The norm is the Frobenius norm. A query's loss is the mean
+    over its list. A pair with an empty text has loss 0.
 
     Data: pairs or lists; no labels. The teacher is a cross-encoder with the student's tokenizer and `live: true`. The
-    student is any model that encodes texts apart. The teacher's texts are cut where the student's are.
+    student is any model that encodes each text alone. The teacher's texts are truncated as the student's are.
 
     `block`: `whole` compares with the teacher's block as it is, whose rows sum to less than 1 (as printed);
-    `renormalised` divides each row by its sum, so that both sides say where, among the other text's tokens, to look.
+    `renormalised` divides each row by its sum, so that it is a distribution over the other text's tokens.
 
     `layers`: of the student's layers, `all`, `first:2`, `last:2`, or `every:2` (the second, the fourth, ...).
 
-    `map`: which of the teacher's layers belong to the student's. `same` needs equally many. With fewer or more: `first`
-    (the first with the first), `last` (the last with the last), `spread` (layer l of L with l/L of the teacher's,
-    rounded up), or the teacher's layers as a list from 0, one for each of the student's: `map=[0, 5]`.
+    `map`: the teacher's layer for each layer of the student. `same` needs the same number of layers. Otherwise: `first`
+    (the teacher's first layers), `last` (its last), `spread` (for layer l of L the teacher's layer at l/L of its depth,
+    rounded up), or a list of the teacher's layers, counted from 0, one for each of the student's: `map=[0, 5]`.
 
-    Head is compared with head, so both need equally many; `average_heads=true` compares the means over all heads.
+    Each head is compared with the same head of the teacher. `average_heads=true` compares the means over all heads,
+    which also works for different numbers of heads.
 
-    T5 has queries without 1/sqrt(d), and so have its virtual maps. Biases of relative positions (MPNet, T5) are in the
-    teacher's blocks and not in virtual maps: tokens of texts that are read apart have no distance.
+    T5 does not divide by sqrt(d), so its M~ does not either. Relative position biases (MPNet, T5) are in M and not in
+    M~, because tokens of two separate texts have no distance.
 
-    Use it with an objective of the task: L = L_task + alpha L_virt, alpha = 1 (Eq. 7). An objective on the teacher's
-    scores may come on top. It costs nothing at inference.
+    Use it with an objective of the task: L = L_task + alpha L_virt, alpha = 1 (Eq. 7). You can add an objective on the
+    teacher's scores. It costs nothing at inference.
 
     In a recipe: `objectives: [class_ce, virt]`, `2 * virt(layers=first:3, block=renormalised)`.
     """
@@ -93,7 +95,7 @@ class virt(Objective):
         return [(layer, theirs[layer]) for layer in self._own_layers(student.layers)]
 
     def _own_layers(self, depth: int) -> list[int]:
-        """The student's layers that count, from 0."""
+        """The student's layers that are compared."""
         if self.layers == "all":
             return list(range(depth))
         which, _, number = self.layers.partition(":")
@@ -105,7 +107,7 @@ class virt(Objective):
         return list(range(count) if which == "first" else range(depth - count, depth))
 
     def _teachers_layers(self, own: int, theirs: int) -> list[int]:
-        """The teacher's layer that belongs to each of the student's."""
+        """The teacher's layer for each of the student's."""
         if isinstance(self.map, tuple):
             if len(self.map) != own:
                 problem = f"{self}: map names {len(self.map)} layers of the teacher, and the student has {own}"
@@ -126,7 +128,7 @@ class virt(Objective):
             at, there = queries.layers.index(own), theirs.layers.index(other)
             ours = (queries.queries[at], queries.keys[at], documents.queries[at], documents.keys[at])
             blocks = (theirs.to_documents[there].detach(), theirs.to_queries[there].detach())
-            # The maps of one layer at a time are in memory: they are formed again in the backward pass.
+            # Keeps the maps of one layer in memory at a time; the backward pass computes them again.
             total = total + checkpoint(
                 self._layer, ours, blocks, theirs, targets, use_reentrant=False, preserve_rng_state=False
             )
@@ -135,7 +137,7 @@ class virt(Objective):
     def _layer(
         self, ours: tuple[Tensor, ...], blocks: tuple[Tensor, Tensor], read: CrossAttention, targets: Targets
     ) -> Tensor:
-        """The loss of one layer, of each pair: [B, K]."""
+        """The loss of one layer for each pair: [B, K]."""
         m, n = (tokens.shape[-1] for tokens in (read.query_tokens, read.document_tokens))
         query, key = (part[..., :m, :].unsqueeze(1) for part in ours[:2])  # [B, 1, heads, M, d]
         other_query, other_key = (targets.per_list(part[..., :n, :]) for part in ours[2:])  # [B, K, heads, N, d]
@@ -159,14 +161,14 @@ class virt(Objective):
         if self.average_heads:
             ours, theirs = ours.mean(2, keepdim=True), theirs.mean(2, keepdim=True)
         squared = torch.where(real, ours - theirs, 0.0).square().sum((-1, -2))  # [B, K, heads]
-        apart = squared > 0  # the root has no gradient at 0: a map that is matched exactly pulls nowhere
+        apart = squared > 0  # the root has no gradient at 0, so it is 0 for a map that is matched exactly
         norm = torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
         return norm.mean(-1) / rows.sum(-1).clamp(min=1)
 
     def _checked(
         self, student: Signals, teacher: Signals | None, targets: Targets
     ) -> tuple[TextAttention, TextAttention, CrossAttention]:
-        """Both sides' attention, of the same tokens."""
+        """The attention of student and teacher, after a check that both read the same tokens."""
         if student.text_attention is None:
             raise LimbeckError(f"{self} needs a student that shows the attention of texts; use a dual_encoder")
         if teacher is None or teacher.cross_attention is None:
@@ -186,7 +188,7 @@ class virt(Objective):
 
 
 def _same_tokens(ours: Tensor, theirs: Tensor, mask: Tensor) -> bool:
-    """Whether ids [B, K or 1, tokens] are the same wherever a pair counts; -1 is no token."""
+    """Whether ids [B, K or 1, tokens] are the same for all pairs in `mask`; -1 means no token."""
     most = max(ours.shape[-1], theirs.shape[-1])
     ours, theirs = (F.pad(each, (0, most - each.shape[-1]), value=-1) for each in (ours, theirs))
     return bool(((ours == theirs).all(-1) | ~mask).all())

@@ -1,21 +1,21 @@
-"""What an objective is: a value that turns what student and teacher showed into one loss per query.
+"""The base class of objectives: an objective turns the signals of student and teacher into one loss per query.
 
-It holds no model and no state, declares what it needs, and has one name, which reads the same in a recipe, in Python
-and in the log: `softmax_ce(tau_teacher=0.25)`. That is why the classes are called in lower case.
+It has no model and no state, declares what it needs, and has one name, which is the same in a recipe, in Python and
+in the log: `softmax_ce(tau_teacher=0.25)`. That is why the class names are in lower case.
 
-What holds for all of them:
+Rules for all objectives:
 
-- The result is `[B]`, one loss per query. Whoever calls averages over all B queries, those that teach nothing included,
-  so that the pieces of a batch add up to the batch.
-- A query about which an objective can say nothing has loss 0 and gradient 0.
-- Within a query, losses are the *sums* that the papers print, over the documents that count (a cross-entropy is a sum
-  too, weighted by probabilities). Padding adds nothing, but a longer list weighs more; where objectives are mixed, or
-  lists differ much in length, the weights in the recipe have to allow for it.
-- Missing is NaN: a document without a teacher score takes no part in an objective that reads teacher scores, one
-  without a label takes no part in an objective that reads labels. A sampled negative is labelled 0 by its sampler.
+- The result is `[B]`, one loss per query. The caller averages over all B queries, including those without information,
+  so that the parts of a batch add up to the batch.
+- If an objective has no information about a query, its loss and gradient are 0.
+- Within a query, losses are the *sums* that the papers print, over the valid documents (a cross-entropy is a sum
+  too, weighted by probabilities). Padding adds nothing, but a longer list has more weight. If objectives are mixed, or
+  lists differ much in length, choose the weights in the recipe accordingly.
+- Missing is NaN: a document without a teacher score is ignored by objectives that read teacher scores, a document
+  without a label by objectives that read labels. A sampled negative is labelled 0 by its sampler.
 - An infinite score is not missing; it makes the loss non-finite, so that it is noticed.
-- Where a batch is made of texts without lists (`Targets.texts`), the result has one loss per text: the queries first,
-  then this process's documents.
+- If a batch has texts without lists (`Targets.texts`), the result has one loss per text: the queries first, then this
+  process's documents.
 - The teacher is a constant: no gradient reaches it.
 - Arithmetic is in float32, or float64 if the student's scores are.
 """
@@ -34,7 +34,7 @@ from limbeck.signals import AttentionSizes, Signals, Sizes, Targets
 NOTHING: frozenset[str] = frozenset()
 SCORES: frozenset[str] = frozenset({"scores"})
 
-LARGEST = 1e12  # no argument is larger: scores divided by it or squared stay within float32
+LARGEST = 1e12  # maximum of arguments: scores divided by it or squared stay within float32
 
 
 class Objective(ABC):
@@ -43,21 +43,21 @@ class Objective(ABC):
     needs_student: ClassVar[frozenset[str]] = SCORES  # fields of Signals
     needs_teacher: ClassVar[frozenset[str]] = NOTHING
     takes_texts: ClassVar[bool] = False  # whether it also learns from texts that are in no list
-    folds: ClassVar[tuple[str, ...]] = ()  # of its heads: linear maps that become a part of the student at the end
+    folds: ClassVar[tuple[str, ...]] = ()  # names of heads: linear maps that are folded into the student at the end
 
     @property
     def has_heads(self) -> bool:
-        """Whether something is trained with it."""
+        """Whether it has trainable heads."""
         return type(self).heads is not Objective.heads
 
     def heads(self, sizes: Sizes) -> dict[str, nn.Module]:
-        """What is trained with it, by name; `__call__` gets it as `heads`. It is dropped at the end, or folded."""
+        """Its trainable heads by name; `__call__` gets them as `heads`. They are dropped at the end, or folded."""
         return {}
 
     def attended_layers(self, student: AttentionSizes, teacher: AttentionSizes) -> list[tuple[int, int]]:
-        """The layers of the student, from 0, whose attention it reads, each with the teacher's that belongs to it.
+        """The pairs of layers (student's, teacher's), counted from 0, whose attention it compares.
 
-        Sizes that do not go together are refused: it is called before anything is trained.
+        It is called before training and raises an error if the sizes do not match.
         """
         return []
 
@@ -74,7 +74,7 @@ class Objective(ABC):
         ...
 
     def __str__(self) -> str:
-        """The name with every argument that is not at its default; `parse` reads it back."""
+        """The name with every argument that differs from its default; `parse` reads it back."""
         given = [
             f"{field.name}={_literal(getattr(self, field.name))}"
             for field in fields(self)  # type: ignore[arg-type]  # every registered objective is a dataclass

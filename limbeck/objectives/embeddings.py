@@ -1,4 +1,4 @@
-"""Objectives that carry a teacher's geometry over to the student: its embeddings, not its scores."""
+"""Objectives that transfer a teacher's geometry to the student: its embeddings, not its scores."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class match_embeddings(Objective):
         || q' - q ||  +  1/K sum_k || d'_k - d_k ||
 
     q and d_k are the student's embeddings of a query and of the documents in its list, q' and d'_k the teacher's. It is
-    the norm, not its square: its gradient has the same length however close the student has come.
+    the norm, not its square: its gradient has the same length at any distance.
 
-    Data: texts. No labels and no lists are needed: in a stage that has only this objective, every text is an example
-    of its own, all training queries and all documents. Beside an objective on scores, a query counts with its list.
+    Data: texts. No labels and no lists are needed: in a stage with only this objective, every text is one example: all
+    training queries and all documents. Together with an objective on scores, a query counts with its list.
 
     `of` is `both`, `queries` or `documents`. `distance` is `norm` (as printed), `squared`, or `cosine` (1 - cosine).
-    `unit=True` compares directions: both vectors are first brought to length 1. Use it for a student with a `scale`.
+    `unit=True` compares directions: both vectors are first normalised to length 1. Use it for a student with a `scale`.
 
-    Student and teacher need embeddings of one size. Where the student's are smaller, the run gives it a projection,
-    which stays a part of the saved student, so its vectors live in the teacher's space.
+    Student and teacher need embeddings of one size. If the student's are smaller, the run adds a projection, which is
+    saved with the student, so its vectors are in the teacher's space.
 
     In a recipe: `match_embeddings`, `5 * match_embeddings(of=queries)`.
     """
@@ -71,7 +71,7 @@ class match_embeddings(Objective):
         return listed if self.of == "documents" else queries + listed
 
     def _distances(self, side: str, student: Signals, teacher: Signals | None) -> Tensor:
-        """How far each of the student's embeddings is from the teacher's: [n]; none where the side is not matched."""
+        """The distance of each student embedding to the teacher's: [n]; empty if the side is not matched."""
         ours: Tensor | None = getattr(student, side)
         theirs: Tensor | None = getattr(teacher, side, None)
         if side not in SIDES[self.of]:
@@ -94,5 +94,5 @@ class match_embeddings(Objective):
         squared = (ours - theirs).square().sum(-1)
         if self.distance == "squared":
             return squared
-        apart = squared > 0  # the root has no gradient at 0: a text that is matched exactly pulls nowhere
+        apart = squared > 0  # the root has no gradient at 0: an exact match has gradient 0
         return torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)

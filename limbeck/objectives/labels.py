@@ -1,4 +1,4 @@
-"""Objectives that learn from labels alone: training without distillation, or the hard-label part of a mixture."""
+"""Objectives that learn from labels only: training without distillation, or the hard-label part of a mixture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from limbeck.objectives.base import Objective, check_number, check_tau, objectiv
 from limbeck.objectives.lists import judged, log_softmax, mean, only_where, student_scores
 from limbeck.signals import Signals, Targets
 
-MOST_SMOOTHING = 0.999  # at 1 the labels would say nothing
+MOST_SMOOTHING = 0.999  # at 1 the labels would have no information
 
 
 @objective
@@ -19,17 +19,17 @@ class one_hot(Objective):
 
         - sum_k target_k * log softmax(s / tau)_k,  target_k = (1 - smoothing) * y_k / sum(y) + smoothing / K
 
-    Data: a positive and a negative per query, else 0. Several positives share the target evenly: a label above 0
-    counts as 1, whatever its grade. (Eq. 1 assumes one positive.) Documents without a label are not in the softmax.
+    Data: a positive and a negative per query, else 0. Several positives share the target evenly: any label above 0
+    counts as 1. (Eq. 1 assumes one positive.) Documents without a label are not in the softmax.
 
-    `smoothing` mixes the target with a uniform one over the K documents that have a label (Defense App. C.9): the
-    teacher that knows nothing. In Table 8 it costs test quality, the more the stronger: 0.308 without, 0.292 at 0.9,
+    `smoothing` mixes the target with a uniform one over the K documents that have a label (Defense App. C.9), like a
+    teacher without knowledge. In Table 8 it costs test quality, the more the stronger: 0.308 without, 0.292 at 0.9,
     0.278 at 0.99.
 
-    Use it where there are labels and no teacher, and as the anchor of a distillation objective. With every in-batch
-    pair in the list it is the contrastive loss of dense retrieval; a student with cosine scores needs a small tau
-    (0.05) there. `binary_ce` judges each document by itself. Grades that should weigh differently are teacher scores:
-    bring them as a run and use `softmax_ce`. `focal` turns from the queries that are solved already to the others.
+    Use it if there are labels but no teacher, and together with a distillation objective. With every in-batch pair in
+    the list it is the contrastive loss of dense retrieval; a student with cosine scores needs a small tau (0.05) there.
+    `binary_ce` judges each document separately. If grades should have different weights, provide them as teacher scores
+    in a run and use `softmax_ce`. `focal` shifts weight from queries that are solved to the others.
 
     In a recipe: `one_hot`, `0.1 * one_hot(tau=0.05)`, `one_hot(smoothing=0.1)`.
     """
@@ -55,18 +55,18 @@ class one_hot(Objective):
 
 @objective
 class focal(Objective):
-    """Softmax cross-entropy in which a positive counts the less the surer the student is of it (Lin et al.).
+    """Softmax cross-entropy in which a positive has less weight the surer the student is of it (Lin et al.).
 
         - sum_k y_k / sum(y) * (1 - p_k)^gamma * log p_k,  p = softmax(s / tau)
 
-    With gamma = 0 it is `one_hot`. The gradient of a positive fades as p_k rises, so a step goes to the queries that
+    With gamma = 0 it is `one_hot`. The gradient of a positive fades as p_k rises, so a step mainly changes queries that
     are still wrong. Data: as for `one_hot`: a positive and a negative per query, else 0; several positives share
-    evenly. Each is held against its own p_k, so two positives with p = 1/2 each are not solved, only even.
+    evenly. Each uses its own p_k, so two positives with p = 1/2 each do not count as solved.
 
     It was made for classes of very unequal size. Defense tried it against overfitting (App. C.10, Table 9), where it
-    fitted the training queries less well and the test queries no better: 0.307 for the 0.310 of plain cross-entropy.
-    Use it to see whether that holds for your data, or where most training queries are easy and a few are clean and
-    hard; not where labels are noisy, since a false negative looks like a hard query.
+    fitted the training queries less well and the test queries no better: 0.307 instead of 0.310 for plain
+    cross-entropy. Use it to test this on your data, or if most training queries are easy and a few are clean and hard;
+    not with noisy labels, because a false negative looks like a hard query.
 
     In a recipe: `focal`, `focal(gamma=1)`, `focal(gamma=2, tau=0.05)`.
     """
@@ -84,7 +84,7 @@ class focal(Objective):
         scores = student_scores(self, student, targets)
         positive, negative = judged(targets)
         log_p = log_softmax(scores / self.tau, positive | negative)
-        # 1 - p, exact where p is near 1; the floor keeps the gradient finite where p is 1 and gamma below 1
+        # 1 - p, exact near p = 1; the floor keeps the gradient finite for p = 1 and gamma below 1
         doubt = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
         loss = -torch.where(positive, doubt**self.gamma * log_p, 0.0).sum(-1) / positive.sum(-1).clamp(min=1)
         return only_where(positive.any(-1) & negative.any(-1), loss)
@@ -97,12 +97,12 @@ class binary_ce(Objective):
         - sum_k y_k * log sigmoid(s_k) + (1 - y_k) * log(1 - sigmoid(s_k))
 
     A sum over the labelled documents, as printed; for pair tasks, which are lists of one, a sum and a mean are the
-    same. Data: any label; neither a positive nor a negative is required. A label within [0, 1] is used as it is, so a
-    soft or graded one is a probability; a grade above 1 counts as 1, one below 0 as 0.
+    same. Data: any label; neither a positive nor a negative is required. A label within [0, 1] is used directly, so a
+    soft or graded label is a probability; a grade above 1 counts as 1, below 0 as 0.
 
-    Use it for pair classification and regression, and wherever the score itself has to mean something, such as for a
-    threshold. For ranking alone `one_hot` is usually better: it compares the documents of a query and is not led by the
-    many easy negatives. `soft_binary_ce` is the same loss against a teacher.
+    Use it for pair classification and regression, and if the score itself must have a meaning, such as for a
+    threshold. For ranking only, `one_hot` is usually better: it compares the documents of a query and is not dominated
+    by the many easy negatives. `soft_binary_ce` is the same loss against a teacher.
 
     In a recipe: `binary_ce`.
     """

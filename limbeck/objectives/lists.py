@@ -1,7 +1,7 @@
-"""Padded lists: which documents count, and means and softmaxes over those alone.
+"""Padded lists: a mask of valid documents, and means and softmaxes over them.
 
-Values that do not count are replaced *before* any arithmetic and results once more after it. A NaN that is only
-masked afterwards still reaches the gradient, since 0 * NaN is NaN.
+Invalid values are replaced *before* any arithmetic, and results again after it. A NaN that is only masked afterwards
+still reaches the gradient, because 0 * NaN is NaN.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Judged(NamedTuple):
 
 
 def student_scores(objective: Objective, student: Signals, targets: Targets) -> Tensor:
-    """The student's scores [B, K] in at least float32; padding still holds whatever it held."""
+    """The student's scores [B, K] in at least float32; padding may contain anything."""
     scores = _checked(objective, "student", student, targets)
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
@@ -63,7 +63,7 @@ def count(keep: Tensor, like: Tensor) -> Tensor:
 
 
 def mean(values: Tensor, keep: Tensor) -> Tensor:
-    """The mean [B] over the documents of `keep`; 0 where there are none."""
+    """The mean [B] over the documents of `keep`; 0 if there are none."""
     return torch.where(keep, values, 0.0).sum(-1) / count(keep, values).clamp(min=1)
 
 
@@ -73,7 +73,7 @@ def centred(values: Tensor, keep: Tensor) -> Tensor:
 
 
 def only_where(useful: Tensor, loss: Tensor) -> Tensor:
-    """The loss [B] of queries that teach something, 0 for the others."""
+    """The loss [B] of queries with information, 0 for the others."""
     return torch.where(useful, loss, 0.0)
 
 

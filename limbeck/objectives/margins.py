@@ -1,4 +1,4 @@
-"""Objectives that carry over differences of scores: blind to a constant shift between teacher and student."""
+"""Objectives that transfer differences of scores: they ignore a constant shift between teacher and student."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class margin_mse(Objective):
         pairs='all':     sum_{i < j}               ((t_i - t_j) - (s_i - s_j))^2
 
     Data: teacher scores; for 'judged' labels too (P: above 0), with a scored positive and a scored negative per query,
-    else 0; for 'all' two scored documents, no labels (which of the two comes first makes no difference to a square).
+    else 0; for 'all' two scored documents, no labels (their order does not affect a square).
     A sum, as printed. For one positive and one negative both forms are Eq. 3 and equal sentence-transformers'
     MarginMSELoss; for one positive and n negatives theirs is the mean over the n, so ours is n times as large.
 
-    Use it for triples with teacher scores, and where margins should keep the teacher's size. It asks for every margin
-    exactly, so the student needs a free scale: a cosine in [-1, 1] cannot follow a margin of 10. `m3se` asks only for
+    Use it for triples with teacher scores, and if margins should keep the teacher's size. It requires every margin
+    exactly, so the student needs a free scale: a cosine in [-1, 1] cannot reach a margin of 10. `m3se` requires only
     the margins that decide the ranking; `softmax_ce` is the smooth relative, with a bounded gradient.
 
     In a recipe: `margin_mse`, `margin_mse(pairs=all)`.
@@ -45,7 +45,7 @@ class margin_mse(Objective):
         if self.pairs == "all":
             return count(known, s) * _spread(centred(t, known) - centred(s, known), known)
         positive, negative = judged(targets, among=known)
-        # Each side is centred by itself: t - s at once would round margins away when one side sits far from the other.
+        # Each side is centred separately: t - s would lose margins to rounding if one side is far from the other.
         error = centred(t, positive | negative) - centred(s, positive | negative)
         n_positive, n_negative = count(positive, s), count(negative, s)
         between = (mean(error, positive) - mean(error, negative)).square()
@@ -60,12 +60,12 @@ class m3se(Objective):
         sum_{i in P} ((t_i - t_j*) - (s_i - s_j*))^2 + sum_{j in N} max(0, s_j - s_j*)^2
 
     j* is the negative with the highest *teacher* score; among equals, which Eq. 4 leaves open, the one that the student
-    scores highest, so that the order of the list plays no part. A sum, as printed. Data: labels (P: above 0) and
+    scores highest, so that the order of the list has no effect. A sum, as printed. Data: labels (P: above 0) and
     teacher scores, with a scored positive and a scored negative per query, else 0.
 
-    Use it for longer lists (the paper has 20): the other negatives need only stay below j*, whatever their margins.
-    With a single negative it is `margin_mse`. `rank_distil` is the same idea with scores in place of margins and a
-    fixed threshold in place of s_j*. Like `margin_mse` it needs a student with a free scale.
+    Use it for longer lists (the paper has 20): the other negatives only have to stay below j*, with any margin. With a
+    single negative it is `margin_mse`. `rank_distil` is the same idea with scores instead of margins and a fixed
+    threshold instead of s_j*. Like `margin_mse` it needs a student with a free scale.
 
     In a recipe: `m3se`.
     """
@@ -94,7 +94,7 @@ def _spread(values: Tensor, keep: Tensor) -> Tensor:
 
 
 def _hardest(student: Tensor, teacher: Tensor, negative: Tensor) -> Tensor:
-    """The column of j* [B, 1]; an arbitrary one where there is no negative."""
+    """The column of j* [B, 1]; an arbitrary one if there is no negative."""
     lowest = torch.finfo(teacher.dtype).min
     candidates = torch.where(negative, teacher, lowest)
     tied = negative & (candidates == candidates.amax(-1, keepdim=True))

@@ -1,7 +1,7 @@
 """Objectives by name: `"0.1 * softmax_ce(tau_teacher=0.25)"` and back.
 
-The grammar is a piece of Python's own: a weight, `*`, a name, and named arguments with literal values. It is read as
-a syntax tree and never evaluated. A bare word is a string and `true` / `false` for what YAML means by them,
+The grammar is a part of Python's: a weight, `*`, a name, and named arguments with literal values. It is parsed as a
+syntax tree and never evaluated. A bare word is a string, and `true` / `false` have their YAML meaning,
 so `margin_mse(pairs=all)` and `virt(layers=first:2)` need no quotes within quotes.
 """
 
@@ -35,7 +35,7 @@ def parse(text: str) -> tuple[float, Objective]:
 
 
 def with_argument(text: str, argument: str, value: str) -> str:
-    """The objective with an argument set to what a recipe would read there; as it is if it has no such argument.
+    """The objective with an argument set to the value that a recipe would have; unchanged if it has no such argument.
 
     >>> with_argument("0.1 * one_hot", "tau", "2")
     '0.1 * one_hot(tau=2)'

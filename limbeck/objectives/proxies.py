@@ -1,8 +1,8 @@
-"""Objectives that carry the geometry of a cross-encoder into a dual encoder (EmbedDistill Sec. 4.2).
+"""Objectives that transfer the geometry of a cross-encoder to a dual encoder (EmbedDistill Sec. 4.2).
 
-A cross-encoder has no embedding of a query or of a document alone. One with dual pooling has proxies of both, one for
-each pair that it reads; one with a head has a single embedding of the pair. Both belong to pairs, so the teacher is
-live: it reads the lists inside the step.
+A cross-encoder has no embedding of a single query or document. One with dual pooling has proxies of both, one for
+each pair that it reads; one with a head has a single embedding of the pair. Both belong to pairs, so the teacher must
+be live: it reads the lists inside the step.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ class match_proxies(Objective):
 
     q and d_k are the student's embeddings. p(q, d_k) and p'(q, d_k) are the teacher's proxies of the query and of the
     document in the pair (q, d_k). It is the norm, not its square (`squared=true` for that). The query's proxies differ
-    from document to document; the one vector that the student has for the query is drawn into their midst. By default
-    queries alone are matched, as in the paper's Table 4; `documents=1` is Eq. 4.
+    between documents; the student's single vector for the query moves to their centre. By default only queries are
+    matched, as in the paper's Table 4; `documents=1` is Eq. 4.
 
-    W is the identity. Only where student and teacher differ in size it is a matrix that is trained too, and it is
-    dropped at the end: nobody keeps an index of proxies, and the student's scores were trained without it.
+    W is the identity. If student and teacher differ in size, it is a matrix that is trained too and dropped at the
+    end: there is no index of proxies, and the student's scores were trained without it.
 
     Data: lists; no labels. The teacher is a cross-encoder with `pooling: weighted`, `special` or `segments`, trained
-    with `reconstruct` in addition to its ranking loss, and `live: true`. Padded places count for nothing.
+    with `reconstruct` in addition to its ranking loss, and `live: true`. Padding is ignored.
 
-    Use it with an objective on scores, with weight 1 as in the paper: alone it says nothing about documents. The
+    Use it with an objective on scores, with weight 1 as in the paper: by itself it does not train documents. The
     student's scores are inner products on the scale of the teacher's: with `pooling: segments` give the student
-    `scale: 20`. `match_joint` is the baseline that the paper warns of.
+    `scale: 20`. `match_joint` is the baseline that the paper warns about.
 
     In a recipe: `objectives: [one_hot, softmax_ce, match_proxies]`.
     """
 
-    documents: float = 0.0  # weight of the documents against the query
+    documents: float = 0.0  # weight of the documents relative to the query
     squared: bool = False
 
     needs_student = TEXT_SIGNALS
@@ -51,7 +51,7 @@ class match_proxies(Objective):
         check_choice(self, "squared", (True, False))
 
     def heads(self, sizes: Sizes) -> dict[str, nn.Module]:
-        assert sizes.teacher is not None  # whoever shows proxies has a size
+        assert sizes.teacher is not None  # a teacher with proxies has a size
         same = sizes.student == sizes.teacher
         return {} if same else {"projection": nn.Linear(sizes.student, sizes.teacher, bias=False)}
 
@@ -74,16 +74,17 @@ class match_proxies(Objective):
 
 @objective
 class match_joint(Objective):
-    """The baseline that fails: a transform of the student's pair becomes the cross-encoder's embedding of the pair.
+    """A baseline that fails: a transform of the student's pair should equal the cross-encoder's embedding of the pair.
 
         1 / K * sum_k || e(q, d_k) - f(q, d_k) ||,  f(q, d) = V gelu(U [q; d])
 
-    e(q, d_k) is what the teacher's head reads (`pooling: cls` or `mean`). f is trained with the student and dropped at
-    the end. EmbedDistill (Sec. 4.2) calls this naive: e is drawn to w for relevant pairs and to -w for the others, and
-    says nothing more of their texts than the score does. The paper finds that it overfits and ends below a student that
-    is distilled from scores alone. It is here so that you can see that on your own data; use `match_proxies`.
+    e(q, d_k) is the input of the teacher's head (`pooling: cls` or `mean`). f is trained with the student and dropped
+    at the end. EmbedDistill (Sec. 4.2) calls this naive: e moves to w for relevant pairs and to -w for the others, and
+    has no more information about their texts than the score. The paper finds that it overfits and is worse than a
+    student that is distilled from scores only. It is here so that you can test this on your own data; use
+    `match_proxies`.
 
-    Data: lists; no labels. The teacher is a cross-encoder with a head, `live: true`. Padded places count for nothing.
+    Data: lists; no labels. The teacher is a cross-encoder with a head, `live: true`. Padding is ignored.
 
     In a recipe: `objectives: [one_hot, softmax_ce, match_joint]`.
     """
@@ -119,7 +120,7 @@ def _mean_distance(ours: Tensor, theirs: Tensor, targets: Targets, squared: bool
 
 
 def _embeddings(objective: Objective, student: Signals) -> tuple[Tensor, Tensor]:
-    """Of the student, in at least float32: heads are, and a bfloat16 student's embeddings are not."""
+    """The student's embeddings in at least float32, like the heads; a bfloat16 student's are converted."""
     if student.queries is None or student.documents is None:
         raise LimbeckError(f"{objective} needs a student that shows embeddings; use a dual_encoder")
     dtype = torch.promote_types(student.queries.dtype, torch.float32)

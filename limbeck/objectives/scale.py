@@ -1,14 +1,14 @@
 """Teacher scores on another scale, for teachers whose raw logits do not suit an objective.
 
-Off unless asked for. Raw logits are what the papers distil, and a temperature already divides them. Standardise when
+Off by default. The papers distil raw logits, and a temperature already divides them. Standardise when
 
 - the scores come from a model whose scale is unknown or drifts (an LLM's 0-100, BM25), with `standardise_global`: one
-  mean and one standard deviation for all lists, so that "this query has no good document" survives; or
-- each query has a scale of its own, with `standardise_list`. The price: a list in which the teacher saw little
-  difference is stretched to the same spread as one with a clear winner, so its noise is learned as if it were an order.
+  mean and one standard deviation for all lists, so that "this query has no good document" is kept; or
+- each query has a different scale, with `standardise_list`. The price: a list in which the teacher saw little
+  difference is stretched to the same spread as one with a clear winner, so its noise is learnt as if it were an order.
 
-These work on the teacher's signal, before any objective sees it. Neither is needed to remove a constant shift from a
-softmax or margin objective: those do not see it.
+These change the teacher's signal before any objective uses it. Neither is needed to remove a constant shift from a
+softmax or margin objective, which ignore it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch import Tensor
 
 from limbeck.errors import LimbeckError
 
-RESOLUTION = 1e-6  # a spread below this part of the scores' size is rounding, not an order
+RESOLUTION = 1e-6  # a spread below this share of the scores' size is rounding, not an order
 
 
 def standardise_list(scores: Tensor, mask: Tensor) -> Tensor:
     """Zero mean and unit (population) standard deviation over the scored documents of each list. [B, K]
 
-    Where the teacher gave no score, or there is padding, the result is NaN: not scored. A list of one document, or one
-    whose scores are all the same, becomes zeros: the teacher expressed no preference.
+    If the teacher gave no score, or for padding, the result is NaN: not scored. A list of one document, or one whose
+    scores are all equal, becomes zeros: the teacher has no preference.
     """
     keep = mask & ~scores.isnan()
     values = torch.where(keep, scores.double(), 0.0)

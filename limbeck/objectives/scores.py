@@ -1,4 +1,4 @@
-"""Objectives that carry a teacher's scores over to the student, document by document or as a distribution."""
+"""Objectives that transfer a teacher's scores to the student, document by document or as a distribution."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class mse(Objective):
 
     A sum over the scored documents, as printed, in spite of the name. Data: teacher scores; one document is enough.
 
-    Use it where the student has to reproduce the score itself: pair regression, calibrated scores. It assumes that both
-    models score on one scale. A dual encoder's dot products can sit hundreds away from a cross-encoder's logits, and
-    then its capacity goes into the shift; `margin_mse` is the same idea without the shift, and `softmax_ce` has
-    temperatures for the scale as well.
+    Use it if the student has to reproduce the score itself: pair regression, calibrated scores. It assumes that both
+    models score on one scale. A dual encoder's dot products can differ by hundreds from a cross-encoder's logits, and
+    then its capacity is spent on the shift; `margin_mse` is the same idea without the shift, and `softmax_ce` also has
+    temperatures for the scale.
 
     In a recipe: `mse`.
     """
@@ -39,7 +39,7 @@ class mse(Objective):
 
 @dataclass(frozen=True, repr=False)
 class _SoftmaxMatching(Objective):
-    """What `softmax_ce` and `kl` share: a temperature for each side, Hinton's factor, and which documents count."""
+    """Shared by `softmax_ce` and `kl`: a temperature for each side, Hinton's factor, and which documents count."""
 
     tau: float = 1.0
     tau_teacher: float | None = None
@@ -61,20 +61,20 @@ class _SoftmaxMatching(Objective):
 
     @property
     def temperatures(self) -> tuple[float, float]:
-        """The teacher's and the student's."""
+        """The temperatures of teacher and student."""
         return (
             self.tau if self.tau_teacher is None else self.tau_teacher,
             self.tau if self.tau_student is None else self.tau_student,
         )
 
     def cross_entropy(self, student: Signals, teacher: Signals | None, targets: Targets, kl: bool) -> Tensor:
-        """The cross-entropy of student and teacher [B], less the teacher's own entropy if `kl`."""
+        """The cross-entropy of student and teacher [B], minus the teacher's own entropy if `kl`."""
         s, t, known = scored(self, student, teacher, targets)
         if self.over == "own" and targets.own is not None:
             known = known & targets.own
         tau_teacher, tau_student = self.temperatures
         log_teacher, log_student = log_softmax(t / tau_teacher, known), log_softmax(s / tau_student, known)
-        surprise = log_teacher - log_student if kl else -log_student  # 0 where nothing is known
+        surprise = log_teacher - log_student if kl else -log_student  # 0 for unscored documents
         loss = (log_teacher.exp() * surprise).sum(-1)
         return only_where(known.sum(-1) >= 2, loss * tau_student**2 if self.scale else loss)
 
@@ -85,18 +85,18 @@ class softmax_ce(_SoftmaxMatching):
 
         - sum_k softmax(t / tau_teacher)_k * log softmax(s / tau_student)_k
 
-    `tau` is the temperature of both sides; `tau_teacher` and `tau_student` set one of them apart (TCT has 0.25 on the
-    teacher's side only). `scale` multiplies by tau_student^2, which keeps the gradient's size as both temperatures rise
-    (Hinton et al.); it matters only where objectives are mixed. `over=own` leaves out what is in a query's list only
-    because another query of the batch brought it (TCT's triplet variant). Data: two scored documents per query, else 0;
-    no label.
+    `tau` is the temperature of both sides; `tau_teacher` and `tau_student` override it for one side (TCT has 0.25 on
+    the teacher's side only). `scale` multiplies by tau_student^2, which keeps the gradient's size as both temperatures
+    rise (Hinton et al.); this only matters if objectives are mixed. `over=own` leaves out documents that are in a
+    query's list only because of another query in the batch (TCT's triplet variant). Data: two scored documents per
+    query, else 0; no label.
 
     The first choice for ranking, and for queries without labels. A constant shift of either side makes no difference,
     and the temperatures take care of the scale. As tau -> inf, tau^2 times its gradient becomes 1/8 of that of
     `margin_mse` for two documents (Prop. 3), and 1 / (2 K^2) of that of its all-pairs form for K. As tau_teacher -> 0
     it becomes `one_hot` on the teacher's best document. (Sec. 4.2 prints the limit in which only that document counts
-    for tau -> inf; it holds for tau -> 0.) So a temperature far below the spread of the teacher's scores loses all that
-    the teacher knows of the other documents.
+    for tau -> inf; it holds for tau -> 0.) So a temperature far below the spread of the teacher's scores loses all the
+    teacher's information about the other documents.
 
     In a recipe: `softmax_ce`, `softmax_ce(tau=2, scale=true)`, `0.9 * softmax_ce(tau_teacher=0.25)`.
     """
@@ -111,8 +111,8 @@ class kl(_SoftmaxMatching):
 
         sum_k p_k * (log p_k - log softmax(s / tau_student)_k),  p = softmax(t / tau_teacher)
 
-    `softmax_ce` less the teacher's entropy: the same arguments and gradients, but a loss that ends at 0 where student
-    and teacher agree, so that a curve shows what is left to learn. Data: two scored documents per query, else 0.
+    `softmax_ce` minus the teacher's entropy: the same arguments and gradients, but the loss is 0 if student and teacher
+    agree, so that a curve shows what is left to learn. Data: two scored documents per query, else 0.
 
     (Eq. 6 of TCT prints a sum over documents of divergences: it is one divergence per query. Prop. 3 of Defense calls
     the cross-entropy KL_bin; that holds up to the entropy, and the KL_bin printed below it has the wrong sign on its
@@ -131,12 +131,12 @@ class soft_binary_ce(Objective):
 
         - sum_k y_k * log sigmoid(s_k) + (1 - y_k) * log(1 - sigmoid(s_k)),  y_k = sigmoid(t_k / tau)
 
-    The temperature is on the teacher's side only, as DiPair has it. A sum over the scored documents; lists of one are
+    The temperature is on the teacher's side only, as in DiPair. A sum over the scored documents; lists of one are
     pairs. Data: teacher scores that are logits (not yet probabilities); one document is enough. (DiPair says of Eq. 1
     that p_i comes from the teacher's logits: that describes the teacher's own training; here it is the student's.)
 
-    Use it to distil pair classifiers and regressors, where each pair is scored alone. Unlike `mse` it does not care how
-    far beyond certainty a score is. For the order of a list see `softmax_ce`.
+    Use it to distil pair classifiers and regressors, where each pair is scored separately. Unlike `mse` it does not
+    care how far beyond certainty a score is. For the order of a list see `softmax_ce`.
 
     In a recipe: `soft_binary_ce`, `soft_binary_ce(tau=2)`.
     """
@@ -160,11 +160,11 @@ class rank_distil(Objective):
 
         sum_{i in P} (t_i - s_i)^2 + sum_{j in N} max(0, s_j - gamma0)^2
 
-    Data: labels (P: above 0) and teacher scores. Each half counts by itself, so a query with positives only, or with
-    negatives only, still teaches. A document that the teacher did not score takes no part, a negative neither.
+    Data: labels (P: above 0) and teacher scores. Each half counts separately, so a query with only positives or only
+    negatives still has a loss. A document that the teacher did not score is ignored, even if it is a negative.
 
-    It spends no capacity on the order of the negatives, but like `mse` it needs both models on one scale: gamma0 has to
-    lie where the teacher's negatives end. `m3se` is the same idea with margins, and takes its threshold from the list.
+    It spends no capacity on the order of the negatives, but like `mse` it needs both models on one scale: gamma0 should
+    be just above the teacher's negatives. `m3se` is the same idea with margins, and takes its threshold from the list.
 
     In a recipe: `rank_distil`, `rank_distil(gamma0=-5)`.
     """

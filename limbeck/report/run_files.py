@@ -171,7 +171,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read_log(path: Path) -> list[LogLine]:
-    """The lines of a log. A last line without a newline was cut short by a kill and is left out.
+    """The lines of a log. A last line without a newline is incomplete after a kill and is left out.
 
     A resumed run logs the steps after its checkpoint again: for each step, the last line counts.
     """

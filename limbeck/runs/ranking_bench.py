@@ -73,12 +73,12 @@ class RankingBench(Bench):
 
     def model(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None = None) -> Measured:
         say(f"Measuring {name}")
+        self.task.reference.serve_documents(matcher)  # before bf16: the stored vectors serve both precisions
         with in_bf16(matcher, self.spec.bf16):
             return self._measured(name, kind, matcher, objective)
 
     def _measured(self, name: str, kind: RowKind, matcher: Matcher, objective: str | None) -> Measured:
         data = self.task.data
-        self.task.reference.serve_documents(matcher)
         ranker: Scorer = Remembering(matcher) if encodes_apart(matcher) else matcher
         searches = self.spec.task != "rerank" and can_search(matcher)
         found = self._judged(retrieve(ranker, data, list(self.labels), k=self.spec.depth)) if searches else None

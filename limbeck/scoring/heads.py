@@ -79,7 +79,7 @@ def running(interaction: Interaction, how: str = "torch") -> Interaction:
     """The interaction in its fastest form: in torch, in onnxruntime, or in onnxruntime with 8-bit weights."""
     if how == "torch":
         return interaction.folded()
-    from limbeck.scoring.onnx_head import OnnxHead, has_graph
+    from limbeck.runtimes.onnx_head import OnnxHead, has_graph
 
     folded = (interaction if interaction.device.type == "cpu" else deepcopy(interaction).cpu()).folded()
     if not has_graph(folded):

@@ -155,6 +155,7 @@ def _asked(
         store=str(Path(store).absolute()) if store else None,
         columns=wanted.columns,
         asked=head,
+        runtime=matcher.runtime,
     )
 
 

@@ -35,6 +35,7 @@ class Asked(BaseModel):
     store: str | None
     columns: str | None
     asked: str  # the requested head
+    runtime: str = "torch"  # what runs the model's transformers
 
     @property
     def list_file(self) -> Path | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ import torch
 from limbeck.matchers.interactions import Interaction
 from limbeck.matchers.pair_scorer import BATCHES, TRIED, Encodings, PairScorer
 from limbeck.progress import say
+from limbeck.runtimes.choice import missing_package
 from limbeck.scoring.heads import running
 
 __all__ = ["TRIED", "choose_head", "one_thread"]
@@ -34,9 +34,9 @@ def choose_head(interaction: Interaction, asked: str, stores: Sequence[Encodings
 
 
 def _onnx_could_run(interaction: Interaction) -> bool:
-    if find_spec("onnx") is None or find_spec("onnxruntime") is None:
+    if missing_package("onnx") is not None:
         return False
-    from limbeck.scoring.onnx_head import has_graph
+    from limbeck.runtimes.onnx_head import has_graph
 
     return has_graph(interaction.folded())
 

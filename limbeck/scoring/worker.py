@@ -15,6 +15,7 @@ from limbeck.files import digest
 from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.pair_scorer import PairScorer
+from limbeck.runtimes.choice import using_runtime
 from limbeck.scoring.heads import load_head, require_whole_head, running
 from limbeck.scoring.inputs import require_same_times
 from limbeck.scoring.list_columns import rows_of
@@ -64,7 +65,8 @@ class Worker:
         from limbeck.matchers import load
         from limbeck.scoring.whole_model import WholeModel
 
-        matcher = load(self.plan.model, device=self.device)
+        with using_runtime(self.plan.runtime):
+            matcher = load(self.plan.model, device=self.device)
         if model_identity(matcher, self.plan.model) != self.plan.identity:
             raise LimbeckError(f"{self.plan.model}: the model changed while pairs were scored; choose another --out")
         return WholeModel(matcher, self.source.tables).score

@@ -161,6 +161,7 @@ class Builder:
             stride=windows.stride if windows else None,
             store=self.milvus,
             owner=digest(model_digest(matcher), str(self.folder.resolve())) if self.milvus else None,
+            computed=matcher.computed or None,
         )
 
     def segment(

@@ -134,6 +134,7 @@ def _added(index: SearchIndex, passages: Passages, gone: np.ndarray, store: str 
     builder = Builder(index.path, None, _windows(facts), store)
     if facts is not None:
         builder.matcher = index.dense.matcher
+        _require_same_precision(index, facts, builder.matcher)
         vectors = builder.encode(passages)
         facts = replace(facts, kind=facts.kind if facts.store else "flat")
         first_key = _next_key(collection.segments)
@@ -146,6 +147,14 @@ def _added(index: SearchIndex, passages: Passages, gone: np.ndarray, store: str 
     _change(index, manifest, alive, passages.corpus)
     _forget(manifest.dense, collection.segments, alive)
     return len(replaced)
+
+
+def _require_same_precision(index: SearchIndex, facts: DenseFacts, matcher: Any) -> None:
+    """8-bit vectors are not mixed with float32 ones."""
+    if (matcher.computed or None) != facts.computed:
+        runtime = (facts.computed or {}).get("runtime", "torch")
+        problem = "its vectors were computed in another precision, or for another processor"
+        raise LimbeckError(f"{index.path}: {problem}; use --runtime {runtime}, or build the index again")
 
 
 def compact_index(path: str | Path, seed: int = 0) -> None:

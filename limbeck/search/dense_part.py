@@ -25,9 +25,9 @@ from limbeck.stores.manifest import canonical
 _QUERIES = 64  # queries searched at a time
 
 
-def model_digest(matcher: Any) -> str:
-    """The identity of a model, as far as it affects document vectors."""
-    return digest(canonical(matcher.identity(1)))
+def model_digest(matcher: Any, position: int | None = 1) -> str:
+    """The identity of a model, as far as it affects document vectors, whatever runtime computes them."""
+    return digest(canonical({key: value for key, value in matcher.identity(position).items() if key != "computed"}))
 
 
 class DensePart:
@@ -66,7 +66,7 @@ class DensePart:
 
     def _require_model(self, matcher: Any, name: str) -> None:
         """Refuse a model that would encode documents differently; its query tower may differ."""
-        whole = digest(canonical(matcher.identity()))  # written by earlier versions
+        whole = model_digest(matcher, None)  # written by earlier versions
         if self.facts.model not in (model_digest(matcher), whole):
             problem = f"{name} is not the one that {self.path} was built with, or is damaged"
             remedy = "use the original model, a student that has its document tower, or build the index again"

@@ -23,7 +23,7 @@ class Fused:
     rows: np.ndarray  # int64
     scores: np.ndarray  # float64: the sum of two float32 scores is not rounded again
     dense: np.ndarray  # float32, NaN if the dense list does not have the document
-    sparse: np.ndarray  # likewise
+    sparse: np.ndarray  # float32, NaN if the sparse list does not have the document
 
 
 def fuse(dense: List, sparse: List, alpha: float, k: int) -> Fused:

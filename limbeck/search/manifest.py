@@ -53,6 +53,7 @@ class DenseFacts:
     measured_with: str | None = None  # "queries" or "passages"
     store: str | None = None
     owner: str | None = None
+    computed: dict[str, Any] | None = None  # how, where documents were not encoded in float32: {"runtime": "int8", ..}
 
 
 @dataclass(frozen=True)

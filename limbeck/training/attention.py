@@ -1,4 +1,4 @@
-"""What student and teacher have to agree on before one learns the other's attention, and which layers they show."""
+"""Checks and settings for objectives that compare the attention of student and teacher."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Layers = tuple[int, ...]
 
 @contextmanager
 def attention_shown(student: Matcher, teacher: Matcher | None, stage: Stage) -> Iterator[None]:
-    """Inside the block student and teacher show the attention of the layers that a stage's objectives compare, and the
-    teacher reads of each text what the student reads.
+    """Inside the block, student and teacher show the attention of the layers that the stage's objectives compare, and
+    the teacher truncates texts as the student does.
     """
     if not stage.student_signals & TEXT_ATTENTION:
         yield
@@ -33,8 +33,8 @@ def attention_shown(student: Matcher, teacher: Matcher | None, stage: Stage) -> 
 
 
 def layers_shown(student: Matcher, teacher: Matcher, stage: Stage) -> tuple[Layers, Layers]:
-    """The layers of student and teacher that a stage compares; models whose attention cannot be compared are refused:
-    other families, other tokenizers, towers that differ, lengths, layers and heads that do not go together.
+    """The layers of student and teacher that a stage compares. It is an error if they cannot be compared: an unknown
+    family, different tokenizers, two different towers, or lengths, layers or heads that do not match.
     """
     objectives = [each for _, each in stage.weighted_objectives() if each.needs_student & TEXT_ATTENTION]
     if not objectives:
@@ -45,7 +45,7 @@ def layers_shown(student: Matcher, teacher: Matcher, stage: Stage) -> tuple[Laye
             "virt: the student's two towers differ in layers, heads or tokenizer; use towers of one kind"
         )
     if ours.tokenizer != theirs.tokenizer:
-        problem = "virt: student and teacher cut texts into different tokens, so their attention cannot be compared"
+        problem = "virt: student and teacher split texts into different tokens, so their attention cannot be compared"
         raise LimbeckError(f"{problem}; start both from models with the same tokenizer")
     teacher.read_apart((student.text_tokens(0), student.text_tokens(1)))
     teacher.read_apart(None)

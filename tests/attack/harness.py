@@ -24,7 +24,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def command(*arguments: object) -> list[str]:
-    """The command line of a Limbeck verb in a process of its own."""
+    """The command line of a Limbeck verb in a separate process."""
     return [sys.executable, "-m", "limbeck", *map(str, arguments)]
 
 

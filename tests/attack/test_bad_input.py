@@ -352,8 +352,8 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(limbeck: Run, place: Place,
         "score {dipair} {pairs} --out {out} --workers 1",
     ],
 )
-def test_a_limit_on_open_files_is_one_line(place: Place, verb: str, files: int):
-    """`ulimit -n`, for a process of its own."""
+def test_a_limit_on_open_files_is_a_one_line_error(place: Place, verb: str, files: int):
+    """`ulimit -n`, for a separate process."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))

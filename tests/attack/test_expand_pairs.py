@@ -60,7 +60,7 @@ def test_damaged_expansions_are_refused_or_read_as_before(t5: str, data: Path, t
     survived(tmp_path / "expanded", tmp_path / "damaged", 1, read)
 
 
-def test_expand_goes_on_from_a_damaged_folder_to_the_same_result(t5: str, data: Path, tmp_path: Path) -> None:
+def test_expand_resumes_from_a_damaged_folder_with_the_same_result(t5: str, data: Path, tmp_path: Path) -> None:
     def again(folder: Path) -> dict[str, bytes]:
         expand_data(str(data), t5, folder, HOW)
         return content(folder)

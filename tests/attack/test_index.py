@@ -1,4 +1,4 @@
-"""Attacks on indexes: kills at every kind of write, damaged files of every kind, searches while somebody writes."""
+"""Attacks on indexes: kills at every kind of write, damaged files of every kind, searches during a write."""
 
 from __future__ import annotations
 

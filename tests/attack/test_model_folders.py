@@ -144,7 +144,7 @@ def pairs(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(("kind", "attack"), REFUSED, ids=lambda some: getattr(some, "__name__", some))
 def test_a_folder_that_would_run_code_is_refused_and_nothing_runs(evil, monkeypatch, kind, attack):
     folder, marker = evil(kind, attack)
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))  # whoever asks gets a yes
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))  # every question is answered with yes
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     for use in (load, lambda start: build(matcher_config(start=str(start)))):
         with pytest.raises(LimbeckError, match=re.escape(str(folder))):

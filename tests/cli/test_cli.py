@@ -240,7 +240,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(limbeck, recipe
     "arguments",
     [["evaluate", "bm25", "pydocs", "--depth", "0"], ["evaluate", "bm25"], ["distil"], ["report", "x", "--bogus"]],
 )
-def test_a_wrong_option_is_one_line_too(limbeck, arguments):
+def test_a_wrong_option_is_a_one_line_error_too(limbeck, arguments):
     assert_one_line_about(limbeck(*arguments), "--help")
 
 

@@ -36,7 +36,7 @@ def test_it_says_what_it_did_and_does_it_once(limbeck, model, texts, listed, tmp
         (["--dtype", "int4"], "cannot store vectors as 'int4'"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(limbeck, model, texts, listed, tmp_path, more, line):  # noqa: F811
+def test_impossible_options_are_one_line_errors(limbeck, model, texts, listed, tmp_path, more, line):  # noqa: F811
     file = write_ids(tmp_path / "pairs.csv", listed)
     done = limbeck(*ask(model, file, tmp_path, *more))
     assert_one_line_about(done, line)

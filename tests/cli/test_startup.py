@@ -70,7 +70,7 @@ def test_limbeck_without_arguments_prints_its_help(limbeck):
     assert len(done.out.splitlines()) > 15 and "evaluate" in done.out
 
 
-def test_no_place_for_a_temporary_file_is_one_line(limbeck, monkeypatch):
+def test_no_place_for_a_temporary_file_is_a_one_line_error(limbeck, monkeypatch):
     """Libraries ask for one as they are imported: a full disk, or `ulimit -f 0`."""
 
     def nowhere(*_: object) -> None:

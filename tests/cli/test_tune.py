@@ -88,7 +88,7 @@ def test_tuning_on_test_is_only_done_when_asked_for_and_then_with_a_warning(limb
     assert_one_line_about(limbeck("tune", index, beir), "no judgements for dev or train", "only test", "--split")
 
 
-def test_without_dev_it_is_tuned_on_train_and_that_is_said(beir):
+def test_without_dev_it_is_tuned_on_train_with_a_warning(beir):
     (beir / "qrels" / "dev.tsv").unlink()
     data, said = load(beir), []
 

@@ -52,7 +52,7 @@ def test_more_than_two_texts_stay_in_order(tmp_path: Path) -> None:
         ([None, None], [None, None], None),
     ],
 )
-def test_what_labels_are_is_seen_from_all_of_them(tmp_path: Path, labels, expected, classes) -> None:
+def test_the_type_of_labels_depends_on_all_of_them(tmp_path: Path, labels, expected, classes) -> None:
     records = [{"text_a": "x", "text_b": "y", "label": label} for label in labels]
     data = load_pairs(write(tmp_path / "a.jsonl", jsonl(records)))
     found = [pair.label for pair in only(data)]

@@ -86,7 +86,7 @@ def test_empty_documents_are_passed_over_and_empty_queries_refused(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv", ".parquet"])
-def test_an_empty_file_is_one_line(tmp_path, suffix):
+def test_an_empty_file_is_a_one_line_error(tmp_path, suffix):
     path = write(tmp_path, suffix, pa.array([], pa.string()) if suffix == ".parquet" else [])
     with pytest.raises(LimbeckError, match=rf"logged{suffix}: contains no query; write one query per line"):
         read_queries(path)

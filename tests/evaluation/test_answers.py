@@ -90,7 +90,7 @@ RUN = {
 }
 
 
-def test_a_query_is_found_where_an_answer_is_among_its_best_passages():
+def test_a_query_counts_as_found_if_an_answer_is_among_its_best_passages():
     names = ["answer_recall@1", "answer_recall@2", "answer_recall@3", "recall@2"]
     result = evaluate_run(RUN, data().qrels["test"], names, data=data())
     assert result.query_ids == ("q1", "q2", "q3", "q4")

@@ -34,7 +34,7 @@ def test_a_text_is_encoded_once_and_the_vectors_are_the_encoders():
     assert remembering.encode([], 1).shape == (0, 2)
 
 
-def test_beyond_its_bound_it_forgets_and_goes_on():
+def test_above_its_limit_it_forgets_and_continues():
     encoder = Counting()
     remembering = Remembering(encoder, most=2)
     for _ in range(2):

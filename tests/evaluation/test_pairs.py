@@ -92,6 +92,6 @@ def test_labels_of_one_class_are_refused_where_the_measure_is_undefined() -> Non
         (np.eye(3), [0, 0.5, 1], None, "label 0.5 of pair 2"),
     ],
 )
-def test_what_does_not_fit_together_gets_one_line(scores, labels, measures, says: str) -> None:  # type: ignore[no-untyped-def]
+def test_incompatible_options_are_one_line_errors(scores, labels, measures, says: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(LimbeckError, match=says):
         evaluate_pairs(scores, labels, measures)

@@ -169,7 +169,7 @@ def test_the_best_of_a_run_are_taken_and_a_query_that_it_misses_has_none() -> No
     assert first_of(run, ["a", "b"], 2) == {"a": ["y", "z"], "b": []}
 
 
-def test_judged_documents_come_in_front_where_they_are_missing() -> None:
+def test_missing_judged_documents_are_added_at_the_front() -> None:
     lists = with_judged({"a": {"x": 2.0, "y": 1.0}, "b": ["y"]}, {"a": {"z": 1, "x": 2, "w": 0}, "other": {"v": 1}})
     assert lists == {"a": ["z", "x", "y"], "b": ["y"]}
 

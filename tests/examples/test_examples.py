@@ -1,4 +1,4 @@
-"""The examples run as docs/extending.md says, through the real command; tiny models stand in for MiniLM."""
+"""The examples run as docs/extending.md says, through the real command; tiny models replace MiniLM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXAMPLES = ROOT / "examples"
 
 
 def limbeck(plugin: str | None, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: what a plugin registers does not reach other tests."""
+    """The command in a separate process: what a plugin registers does not reach other tests."""
     named = ["--plugin", f"examples/{plugin}.py"] if plugin else []
     command = [sys.executable, "-m", "limbeck", *named, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True, timeout=300)

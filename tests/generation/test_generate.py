@@ -149,7 +149,7 @@ def test_the_control_draws_as_many_queries_at_random(data, tmp_path):
     assert all(line["text"].startswith("Page") for line in records(tmp_path / "titles.jsonl"))
 
 
-def test_work_that_was_cut_short_goes_on_and_ends_the_same(data, tmp_path, monkeypatch):
+def test_interrupted_work_resumes_and_ends_the_same(data, tmp_path, monkeypatch):
     monkeypatch.setattr(block_log, "BLOCK", 5)
     (tmp_path / "log.txt").write_text("".join(f"copy file number {n} to folder {n * n}\n" for n in range(17)))
     lb.generate(tmp_path / "log.txt", tmp_path / "whole.jsonl")

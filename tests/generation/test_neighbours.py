@@ -62,7 +62,7 @@ def test_without_noise_and_masks_it_writes_what_the_model_writes(models, kind):
     assert written(model, noise=0.0, mask=0.0, max_length=8) == [[text, text] for text in expected]
 
 
-def test_the_further_the_noise_the_fewer_queries_stay_what_they_were(models):
+def test_more_noise_leaves_fewer_queries_unchanged(models):
     same = []
     for noise in (0.1, 1.0, 3.0):
         lists = written(models["bart"], noise=noise, mask=0.0)

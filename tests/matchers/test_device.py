@@ -1,4 +1,4 @@
-"""Which device is chosen, and that models, inputs and heads go there. No GPU is needed: torch's `meta` stands in."""
+"""Which device is chosen, and that models, inputs and heads go there. No GPU is needed: torch's `meta` replaces it."""
 
 from __future__ import annotations
 

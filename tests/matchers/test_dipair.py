@@ -105,7 +105,7 @@ def linear(states, layer):
 
 
 def scores(head, texts):
-    """Of pairs whose texts stand in the same row."""
+    """Scores of pairs whose texts are in the same row."""
     return head.score([head.prepare(text, position) for position, text in enumerate(texts)])
 
 

@@ -12,7 +12,7 @@ from limbeck.matchers.interactions import Interaction, VirtInteraction
 from limbeck.matchers.interactions.base import without_padding
 from limbeck.matchers.interactions.folded import FoldedTransformer
 from limbeck.matchers.pair_scorer import PairScorer
-from limbeck.scoring.onnx_head import OnnxHead, seven_bits
+from limbeck.runtimes.onnx_head import OnnxHead
 from limbeck.stores.ragged import Ragged
 
 HEADS = {
@@ -66,16 +66,7 @@ def test_folding_changes_no_score(tiny_bert, options):
         assert 0 < np.abs(rounded - plain).max() < 0.05 * np.ptp(plain)
 
 
-def test_seven_bits_by_hand():
-    """One step a row: its largest number is 63 steps, and rounding is off by half a step at most."""
-    weight = torch.tensor([[1.0, -0.51, 0.26], [0.0, 0.0, 0.0], [-6.3, 0.1, 0.04]])
-    rounded, steps = seven_bits(weight)
-    assert rounded.tolist() == [[63, -32, 16], [0, 0, 0], [-63, 1, 0]]
-    assert np.allclose(steps[[0, 2]], [1 / 63, 0.1])
-    assert (np.abs(rounded * steps[:, None] - weight.numpy()) <= steps[:, None] / 2 + 1e-7).all()
-
-
-def test_whom_a_pair_is_computed_with_does_not_depend_on_the_order_of_the_store():
+def test_the_batch_of_a_pair_does_not_depend_on_the_order_of_the_store():
     class Watched(Interaction):
         name = "watched"
 

@@ -239,7 +239,7 @@ def test_an_offset_is_learnt_and_loads_again(tiny_bert, tmp_path):
 
 def test_a_folder_without_an_offset_is_as_it_was_before_there_were_offsets(tiny_bert, tmp_path):
     ours = build(matcher_config(kind="cross_encoder", start=tiny_bert, pooling="segments", document_length=24))
-    assert ours.configuration()["modules"][1] == "SegmentPooling({'scale_start': 20.0})"  # score stores go by it
+    assert ours.configuration()["modules"][1] == "SegmentPooling({'scale_start': 20.0})"  # key of score stores
     ours.save_pretrained(tmp_path / "model")
     (config,) = tmp_path.glob("model/1_*/config.json")
     assert json.loads(config.read_text()) == {"scale_start": 20.0}

@@ -10,8 +10,8 @@ import torch
 from transformers import PreTrainedModel
 
 from limbeck.matchers import TextBatch, build, matcher_config
-from limbeck.matchers.chunks import split_by_length
 from limbeck.matchers.gather import share
+from limbeck.matchers.splitting import split_by_length
 
 QUERIES = ["copy a file", "sort", "open the folder and read a line of text"]
 DOCUMENTS = ["copy", "sort the list of numbers in place and return a new list", "file folder " * 20, "read a page"]
@@ -69,6 +69,36 @@ def test_chunks_cover_all_texts_once_and_cost_no_more_than_any_other_cut(limit, 
         cuts = [slice(a, b) for a, b in itertools.pairwise([0, *borders, 40])]
         if limit is None or all(cut.stop - cut.start <= limit for cut in cuts):
             assert cost(chunks) <= cost(cuts)
+
+
+@pytest.mark.parametrize("budget", [40, 128, 500, 5000])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_budget_bounds_the_tokens_of_a_chunk(budget, seed):
+    lengths = sorted(np.random.default_rng(seed).integers(2, 65, size=40).tolist())
+    chunks = split_by_length(lengths, overhead=50, budget=budget)
+    assert [number for chunk in chunks for number in range(40)[chunk]] == list(range(40))
+    sizes = [(chunk.stop - chunk.start, lengths[chunk.stop - 1]) for chunk in chunks]
+    assert all(count * longest <= budget or count == 1 for count, longest in sizes)
+    if budget == 5000:  # more than all tokens: as without a budget
+        assert chunks == split_by_length(lengths, overhead=50)
+    assert split_by_length([], budget=budget) == []
+
+
+def test_batches_of_inference_have_as_many_tokens_as_texts_of_the_usual_length(tiny_bert):
+    model = matcher(tiny_bert, "dual_encoder")
+    seen = []
+    forward = model.tower.transformer("query").model.forward
+
+    def watched(**features):
+        seen.append(features["input_ids"].shape)
+        return forward(**features)
+
+    model.tower.transformer("query").model.forward = watched
+    texts = ["sort"] * 60 + ["copy the file to the new folder and return the first value"] * 20
+    model.encode_document(texts, batch_size=2)
+    assert sum(count for count, _ in seen) == len(texts)
+    assert all(count * width <= 2 * 128 for count, width in seen)
+    assert max(count for count, _ in seen) > 32  # short texts: many at a time
 
 
 def test_sorting_by_length_computes_few_padded_tokens(tiny_bert):
@@ -191,4 +221,4 @@ def test_inference_computes_few_padded_tokens_where_characters_mislead(tiny_bert
     assert padded < 1.1 * real
     alone = [model.score([("copy a file", text)])[0] for text in texts[:4]]
     np.testing.assert_allclose(scores[:4], alone, atol=1e-5)
-    assert abs(scores[0] - scores[1]) > 1e-4  # short and long are not told apart by padding alone
+    assert abs(scores[0] - scores[1]) > 1e-4  # the difference between short and long is not only padding

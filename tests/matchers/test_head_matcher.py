@@ -58,7 +58,7 @@ def test_a_saved_model_scores_the_same_and_a_batch_as_its_pairs(tiny_bert, tmp_p
 
 
 @EACH
-def test_whom_a_text_is_encoded_and_scored_with_changes_nothing(tiny_bert, options):
+def test_the_rest_of_the_batch_does_not_change_encodings_and_scores(tiny_bert, options):
     ours = made(tiny_bert, **options)
     together = ours.score(PAIRS)
     assert same(np.concatenate([ours.score([pair]) for pair in PAIRS]).reshape(together.shape), together)

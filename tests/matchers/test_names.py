@@ -21,7 +21,7 @@ GONE = httpx2.Response(404, request=httpx2.Request("HEAD", "https://hub.example/
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """Stands in for the hub: `hub.answer` is raised, and requests are counted."""
+    """Replaces the hub: `hub.answer` is raised, and requests are counted."""
 
     class Hub:
         answer: Exception | None = None
@@ -61,7 +61,7 @@ def test_a_hub_name_passes_even_if_its_config_is_elsewhere(hub):
     assert resolve("owner/name") == "owner/name"
 
 
-def test_what_can_be_neither_is_not_asked_for(hub):
+def test_labels_that_can_be_neither_are_not_requested(hub):
     for name in ("./nope", "a/b/c", "ow ner/nope"):
         with pytest.raises(LimbeckError, match="no such folder"):
             resolve(name)

@@ -75,7 +75,7 @@ def test_it_loads_as_what_it_was(saved):
     assert again.score(PAIRS) == pytest.approx((vectors[0] * np.arange(6) * vectors[1]).sum(1), rel=1e-4)
 
 
-def test_a_student_of_its_kind_goes_on_with_what_it_has_learnt(saved):
+def test_a_student_of_the_same_kind_keeps_the_learnt_modules(saved):
     matcher, folder = saved
     student = build(matcher_config("weighted", init_from=str(folder), dim=6, query_length=8, document_length=8))
     assert student.encode_query(["sort"]) == pytest.approx(matcher.encode_query(["sort"]), abs=1e-5)
@@ -96,7 +96,7 @@ def test_kinds_that_sentence_transformers_has_need_no_mark(tiny_bert, tmp_path):
         ({"arguments": {"dim": 5}}, "cannot be loaded as a model"),
     ],
 )
-def test_a_wrong_description_is_one_line(saved, changes, message):
+def test_a_wrong_description_is_a_one_line_error(saved, changes, message):
     _, folder = saved
     facts = json.loads((folder / "limbeck.json").read_text())
     (folder / "limbeck.json").write_text(json.dumps(facts | changes))

@@ -91,7 +91,7 @@ def test_no_gradient_reaches_the_teacher():
     assert teacher.query_proxies.grad is None
 
 
-def test_a_projection_is_there_only_where_sizes_differ():
+def test_there_is_a_projection_only_if_sizes_differ():
     assert match_proxies().heads(Sizes(6, 6)) == {}
     heads = nn.ModuleDict(match_proxies().heads(Sizes(DIM, 9))).double()
     assert heads["projection"].weight.shape == (9, DIM) and match_proxies.folds == ()

@@ -122,7 +122,7 @@ def test_a_smoothed_target_is_uniform_over_the_judged_documents_only() -> None:
 
 @pytest.mark.parametrize("gamma", [0, 1e-6, 0.5, 1, 2, 50])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_focal_is_finite_and_at_rest_where_the_student_is_certain(gamma: float, dtype: torch.dtype) -> None:
+def test_focal_is_finite_with_zero_gradient_if_the_student_is_certain(gamma: float, dtype: torch.dtype) -> None:
     losses, gradient = losses_of(focal(gamma=gamma), one_list([900.0, 0.0], [NAN] * 2, [1.0, 0.0]), dtype)
     assert losses.tolist() == [0.0]
     assert (gradient == 0).all()

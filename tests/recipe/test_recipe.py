@@ -194,7 +194,7 @@ BOMB = "a: &a [x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(
     ],
     ids=["nested", "date", "digits", "nul", "escaped-nul", "aliases"],
 )  # fmt: skip
-def test_yaml_that_python_cannot_hold_is_one_line(tmp_path, text, words):
+def test_yaml_that_python_cannot_represent_is_a_one_line_error(tmp_path, text, words):
     path = tmp_path / "recipe.yaml"
     path.write_text(text)
     with pytest.raises(LimbeckError, match=words) as caught:

@@ -21,7 +21,7 @@ def test_measures_are_written_as_the_field_does() -> None:
     assert [measure_title(name) for name in names] == ["nDCG@10", "MRR@10", "Recall@100", "AUC", "Spearman"]
 
 
-def test_durations_are_said_as_people_do() -> None:
+def test_durations_are_readable() -> None:
     assert [duration(s) for s in (0.52, 48, 252.4, 7512)] == ["0.52 s", "48 s", "4 min 12 s", "2 h 5 min"]
 
 

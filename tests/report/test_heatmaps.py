@@ -61,7 +61,7 @@ def test_a_map_fits_the_width_of_a_page(count: int) -> None:
     assert float(found[0].get("width", "nan")) >= SMALLEST_CELL - 1
 
 
-def test_what_is_too_much_for_a_page_is_left_out_and_said() -> None:
+def test_what_does_not_fit_on_a_page_is_left_out_with_a_note() -> None:
     names = [f"w{number}" for number in range(MOST + 7)]
     svg = Heatmap(names, ["x"], [[0.5]] * len(names), row_title="text 1", column_title="text 2").svg(960)
     assert len(cells(svg)) == MOST and f"w{MOST}" not in words(svg)

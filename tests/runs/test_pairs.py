@@ -124,7 +124,7 @@ def encoded(monkeypatch):
     return seen
 
 
-def test_a_frozen_encoder_stays_as_it_was_and_runs_once_for_each_text(recipe, tmp_path, encoded):
+def test_a_frozen_encoder_does_not_change_and_runs_once_for_each_text(recipe, tmp_path, encoded):
     recipe["stages"] = recipe["stages"][:1]
     recipe["stages"][0]["epochs"] = recipe["stages"][0].pop("steps")
     recipe["data"]["test"] = None
@@ -177,7 +177,7 @@ def test_measuring_in_bfloat16_is_refused_for_pairs(recipe, tmp_path):
         distill(recipe | {"evaluation": {"bf16": True}}, tmp_path / "run")
 
 
-def test_a_frozen_encoder_computes_in_bfloat16_where_its_stage_does(recipe, tmp_path):
+def test_a_frozen_encoder_computes_in_bfloat16_if_its_stage_does(recipe, tmp_path):
     from limbeck.matchers import build, matcher_config
     from limbeck.training.frozen_cache import encoder_outputs
 
@@ -297,7 +297,7 @@ def test_dev_is_scored_once_for_one_set_of_weights(recipe, tmp_path, monkeypatch
     assert [frozen for count, frozen in scored if count == 16] == [True, False]
 
 
-def test_pairs_among_the_neighbours_of_a_text_come_one_behind_the_other():
+def test_pairs_among_the_neighbours_of_a_text_are_consecutive():
     """Ten circles of five texts, all pairs in each: whichever text comes first, its circle stays together."""
     some = [Pair((f"{c}{a}", f"{c}{b}"), None) for a in range(5) for b in range(a) for c in range(10)]
     some += [Pair(("00", "00"), None), Pair(("00", "01"), None)]  # with itself, and one of them turned round

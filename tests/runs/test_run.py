@@ -68,7 +68,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("moment", range(6))
-def test_killed_at_any_moment_it_goes_on_and_ends_the_same(recipe, tmp_path, monkeypatch, moment):
+def test_killed_at_any_moment_it_resumes_and_ends_the_same(recipe, tmp_path, monkeypatch, moment):
     """The moments: teacher's first and second step, its saving, scoring, the student's third step, its measuring."""
     whole = tmp_path / "whole"
     run(recipe, whole)

@@ -173,7 +173,7 @@ def test_the_chosen_setting_is_named_by_what_the_objective_has(recipe, tmp_path)
 
 
 class Said:
-    """A reporter that keeps what it is told."""
+    """A reporter that records all reports."""
 
     def __init__(self):
         self.lines = []
@@ -189,7 +189,7 @@ class Killed(BaseException):
     pass
 
 
-def test_cut_short_it_goes_on_and_ends_the_same(recipe, tmp_path, monkeypatch):
+def test_interrupted_it_resumes_and_ends_the_same(recipe, tmp_path, monkeypatch):
     whole = sweep(recipe, [OBJECTIVES], out=tmp_path / "whole")
     plain = cell_runs.train_student
     trained = []
@@ -268,7 +268,7 @@ def test_a_users_mistake_has_no_traceback(recipe, tmp_path, monkeypatch):
     assert not list((tmp_path / "s" / "students").rglob("error.txt"))
 
 
-def test_without_the_row_to_test_against_nothing_is_tested_and_that_is_said(recipe, tmp_path, monkeypatch):
+def test_without_the_row_to_test_against_nothing_is_tested_and_a_note_says_so(recipe, tmp_path, monkeypatch):
     plain = cell_runs.train_student
     _failing(monkeypatch, "one_hot", RuntimeError("out of luck"))
     result = sweep(recipe, [OBJECTIVES], out=tmp_path / "s", against="one_hot")
@@ -422,7 +422,7 @@ def test_a_row_to_test_against_has_to_be_there(recipe, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_a_recipe_that_only_the_axes_make_whole_is_swept_and_goes_on(recipe, tmp_path, monkeypatch):
+def test_a_recipe_that_only_the_axes_complete_is_swept_and_resumes(recipe, tmp_path, monkeypatch):
     axis, overrides = "objective=one_hot,focal", ["stages.0.lists.in_batch=true"]
     result = sweep(recipe, [axis], out=tmp_path / "s", overrides=overrides)
     assert [row.name for row in result.rows[2:]] == ["one_hot", "focal"]

@@ -43,7 +43,7 @@ def test_a_list_with_texts_gives_its_texts_back(model, rows, tmp_path):  # noqa:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_all_columns_of_a_list_come_along_with_their_types(model, rows, tmp_path, suffix):  # noqa: F811
+def test_all_columns_of_a_list_are_copied_with_their_types(model, rows, tmp_path, suffix):  # noqa: F811
     file = write(tmp_path / f"pairs.{suffix}", rows)
     score_pairs(model, file, tmp_path / "out", ONE, shard=40, columns="all")
     found = result(tmp_path / "out")

@@ -150,7 +150,7 @@ def test_the_best_of_each_by_hand():
     assert keep.tolist() == [2, 4, 1, 3] and rank.tolist() == [1, 2, 1, 2]
 
 
-def test_a_job_goes_on_where_it_was_and_ends_with_the_same_files(model, texts, listed, tmp_path):
+def test_a_killed_job_resumes_and_ends_with_the_same_files(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
     score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), shard=20)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "scores").iterdir()}
@@ -213,7 +213,7 @@ def test_a_calibrated_model_gives_probabilities_and_matches(model, texts, listed
     for row in result(tmp_path / "out"):
         assert row["probability"] == pytest.approx(1 / (1 + np.exp(0.5 - 2 * row["score"])), abs=1e-5)
         assert row["match"] == (row["probability"] >= 0.4)
-    Calibration(1.0, 0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")  # fitted anew, with the same threshold
+    Calibration(1.0, 0.5, 0.4, "f1", 1.0, 1.0, 10).save(tmp_path / "calibrated")  # fitted again, same threshold
     with pytest.raises(LimbeckError, match="contains another job .the model differs."):
         score_pairs(str(tmp_path / "calibrated"), file, tmp_path / "out", ONE, **sides_of(tmp_path))
 
@@ -318,7 +318,7 @@ def test_a_place_that_cannot_hold_vectors_is_named_as_a_store(model, texts, list
         score_pairs(model, file, tmp_path / "out", ONE, **sides_of(tmp_path), store=file / "deep")
 
 
-def test_what_is_not_of_a_job_is_never_deleted(model, texts, listed, tmp_path):
+def test_files_outside_a_job_are_never_deleted(model, texts, listed, tmp_path):
     file = write_ids(tmp_path / "pairs.csv", listed)
     precious = tmp_path / "out" / "work" / "thesis.txt"
     precious.parent.mkdir(parents=True)
@@ -567,7 +567,7 @@ def test_every_kind_of_matcher_scores_a_list_as_it_scores_pairs(kind, texts, lis
     assert (tmp_path / "out" / "_job" / "encodings").exists() == (kind != "cross_encoder")
 
 
-def test_a_model_without_a_head_is_not_asked_for_one(texts, listed, tmp_path, tiny_bert):
+def test_a_model_without_a_head_needs_none(texts, listed, tmp_path, tiny_bert):
     spec = matcher_config(kind="cross_encoder", start=tiny_bert, query_length=8, document_length=8)
     build(spec).save_pretrained(tmp_path / "cross")
     file = write_ids(tmp_path / "pairs.csv", listed)
@@ -666,7 +666,7 @@ def test_other_heads_give_the_same_scores_and_stay_with_the_job(model, texts, li
         score_pairs(model, file, tmp_path / head, ONE, **sides_of(tmp_path), head="torch")
 
 
-def test_a_head_that_cannot_be_had_is_named(model, texts, listed, tmp_path, tiny_bert, monkeypatch):
+def test_an_unavailable_head_is_named(model, texts, listed, tmp_path, tiny_bert, monkeypatch):
     file = write_ids(tmp_path / "pairs.csv", listed)
     with pytest.raises(LimbeckError, match="--head onxx: no such head; did you mean 'onnx'"):
         score_pairs(model, file, tmp_path / "a", ONE, **sides_of(tmp_path), head="onxx")
@@ -705,7 +705,7 @@ def test_shards_of_the_best_hold_whole_left_texts_and_several_of_them():
     assert job_module.whole_lefts(100_000, 10_000) == 100_000
     assert job_module.whole_lefts(100_000, 300_000) == 8 * 300_000
     assert job_module.whole_lefts(100_000, 1_000_000) == 4_000_000  # four
-    assert job_module.whole_lefts(100_000, 9_000_000) == 9_000_000  # one, however long
+    assert job_module.whole_lefts(100_000, 9_000_000) == 9_000_000  # one, of any length
     assert job_module.whole_lefts(10, 7) == 56
 
 

@@ -20,7 +20,7 @@ from tests.scoring.test_job import ONE, listed, model, result, sides_of, texts, 
 
 
 class NoRay(Exception):
-    """Stands for Ray's word of a dead actor."""
+    """Replaces Ray's error for a dead actor."""
 
 
 class StandIn:

@@ -113,7 +113,7 @@ def test_invalid_utf8_in_a_parquet_list_is_named(model, texts, tmp_path, columns
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_stays_of_a_list_that_fails_for_a_reason_of_ours(model, texts, listed, tmp_path, monkeypatch):  # noqa: F811
+def test_a_list_that_fails_leaves_no_files(model, texts, listed, tmp_path, monkeypatch):  # noqa: F811
     file = write_ids(tmp_path / "pairs.csv", listed)
     monkeypatch.setattr(job_module, "_require_texts", lambda *_: [][1])
     with pytest.raises(IndexError):
@@ -121,7 +121,7 @@ def test_nothing_stays_of_a_list_that_fails_for_a_reason_of_ours(model, texts, l
     assert not (tmp_path / "out").exists()
 
 
-def test_what_killed_processes_were_writing_is_removed(model, texts, listed, tmp_path):  # noqa: F811
+def test_files_of_killed_processes_are_removed(model, texts, listed, tmp_path):  # noqa: F811
     ask = (model, write_ids(tmp_path / "pairs.csv", listed), tmp_path / "out", ONE)
     score_pairs(*ask, **sides_of(tmp_path))
     remains = [

@@ -1,7 +1,7 @@
 from limbeck.search.analyzer import Words
 
 
-def test_spans_name_the_stems_where_they_stand() -> None:
+def test_spans_give_the_positions_of_stems() -> None:
     text = "The copied_Files of <b>Files</b> and a copy"
     spans = Words().spans(text)
     assert [(text[start:end], stem) for start, end, stem in spans] == [

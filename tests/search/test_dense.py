@@ -62,7 +62,7 @@ def test_flat_is_brute_force_with_ties_by_row(vectors: np.ndarray, queries: np.n
     assert (scores == expected).all()
 
 
-def test_ties_are_by_row_even_where_all_vectors_are_equal() -> None:
+def test_ties_are_broken_by_row_even_if_all_vectors_are_equal() -> None:
     same = np.ones((300, 8), dtype=np.float32)
     rows, scores = build_dense("flat", Array(same)).search(np.ones((25, 8), dtype=np.float32), 5)
     assert (rows == np.arange(5)).all() and (scores == 8).all()

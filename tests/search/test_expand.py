@@ -84,7 +84,7 @@ class Cut(Exception):
     """A crash, as seen from inside."""
 
 
-def test_work_that_was_cut_short_goes_on_and_ends_the_same(t5, data, tmp_path, monkeypatch):
+def test_interrupted_work_resumes_and_ends_the_same(t5, data, tmp_path, monkeypatch):
     monkeypatch.setattr(block_log, "BLOCK", 10)
     expand_data(str(data), t5, tmp_path / "whole", HOW, batch_size=4)
     plain, asked = QueryGenerator.generate, []
@@ -152,7 +152,7 @@ def test_another_share_generates_and_scores_nothing_again(t5, data, teacher, tmp
     assert expand_data(str(data), t5, tmp_path / "out", HOW).kept == 72
 
 
-def test_scoring_that_was_cut_short_goes_on(t5, data, teacher, tmp_path, monkeypatch):
+def test_interrupted_scoring_resumes(t5, data, teacher, tmp_path, monkeypatch):
     monkeypatch.setattr(expand, "_SCORED", 5)
     expand_data(str(data), t5, tmp_path / "whole", HOW, teacher=teacher)
     from limbeck.matchers import CrossEncoder
@@ -225,7 +225,7 @@ def test_from_a_damaged_line_of_a_log_on_queries_are_generated_again(t5, data, t
     assert {file: file.read_bytes() for file in (tmp_path / "out").glob("*.jsonl")} == before
 
 
-def test_work_that_an_earlier_limbeck_began_goes_on_without_checksums(t5, data, tmp_path, monkeypatch):
+def test_work_of_an_earlier_version_resumes_without_checksums(t5, data, tmp_path, monkeypatch):
     with monkeypatch.context() as earlier:
         earlier.setattr(expand, "_keeps_checksums", lambda _: False)
         expand_data(str(data), t5, tmp_path / "out", HOW)

@@ -375,7 +375,7 @@ def test_reading_a_model_deletes_nothing_beside_it(model: DualEncoder, tmp_path:
 
 
 @pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"building": 3}', b"\xff\xfe", b'{"building": "tiny"}'])
-def test_a_build_goes_on_where_its_mark_is_damaged(mark: bytes, corpus: dict[str, str], tmp_path: Path) -> None:
+def test_a_build_continues_if_its_mark_is_damaged(mark: bytes, corpus: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "index" / "work" / "encodings").mkdir(parents=True)
     (tmp_path / "index" / "work" / "unfinished-index.json").write_bytes(mark)
     index = build_index(None, passages_of(corpus), tmp_path / "index", dense=False)
@@ -409,4 +409,4 @@ def test_every_step_of_a_build_shows_how_far_it_is(model: DualEncoder, tmp_path:
     for label, total, steps in watched.tasks:
         assert total is not None and sum(steps) <= total, label
     total, steps = shown["Encoding documents"]
-    assert total == sum(steps) == 300 and max(steps) <= 64  # a batch at a time, not a block of 512
+    assert total == sum(steps) == 300 and max(steps) < 150  # a batch at a time (4,096 tokens), not a block of 512

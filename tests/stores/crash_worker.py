@@ -1,4 +1,4 @@
-"""Fill a store in blocks, in a process that is to be killed. Run by `test_crashes`.
+"""Fill a store in blocks, in a process that the test kills. Run by `test_crashes`.
 
 crash_worker.py KIND FOLDER resume          fill FOLDER/store, going on where it is; prints a line when it starts
 crash_worker.py KIND FOLDER points STEP     fill FOLDER/<n> in a child that is killed before its n-th step on disk,
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute  # noqa: F401  a fork inherits it, where it would else import it anew
+import pyarrow.compute  # noqa: F401  a fork inherits it instead of importing it again
 
 from limbeck.stores import EncodingStore, ScoreStore, encode_with_store, score_with_store, shards
 from limbeck.stores.digests import text_digests

@@ -133,7 +133,7 @@ def test_scores_of_another_teacher_are_refused(tmp_path: Path) -> None:
     assert ScoreStore.read(tmp_path).identity == TEACHER
 
 
-def test_a_run_from_elsewhere_comes_in_and_an_interrupted_import_goes_on(
+def test_a_run_from_elsewhere_is_imported_and_an_interrupted_import_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("limbeck.stores.scores.IMPORT_BLOCK", 40)

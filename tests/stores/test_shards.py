@@ -274,7 +274,7 @@ def test_a_store_opened_for_reading_is_not_written(store: EncodingStore) -> None
         EncodingStore.read(store.path / "elsewhere")
 
 
-def test_no_space_left_is_a_user_error_and_the_store_stays_as_it_was(
+def test_no_space_left_is_a_user_error_and_the_store_does_not_change(
     store: EncodingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

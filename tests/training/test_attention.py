@@ -66,7 +66,7 @@ def test_two_processes_have_the_gradients_of_one(tiny_bert, tmp_path, kind, obje
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_students_maps_come_closer_to_the_teachers(tiny_bert, tmp_path, kind):
-    stage = STAGE.model_copy(update={"objectives": [FIRST], "steps": 30, "lr": 3e-3})
+    stage = STAGE.model_copy(update={"objectives": [FIRST], "steps": 20, "lr": 1e-2})
     student = tiny_student(tiny_bert, kind, **options(kind))
     teacher = tiny_student(tiny_bert, "cross_encoder")
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_the_students_maps_come_closer_to_the_teachers(tiny_bert, tmp_path, kind
     fit(student, [stage], lambda _: ToyLists(), Fit("student", tmp_path, tmp_path / "log", seed=3, teacher=teacher))
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     (losses,) = zip(*(line["objectives"].values() for line in lines if "objectives" in line), strict=True)
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.85 * losses[0]
     assert student.attention_layers is None and teacher.attention_layers is None  # as they were
 
 
@@ -147,7 +147,7 @@ def test_stated_mappings_allow_for_other_depths_and_heads(tmp_path):
 def test_another_tokenizer_is_named_before_training(tmp_path):
     starts = families(tmp_path)
     write_tokenizer(tmp_path / "other", FAMILIES["distilbert"][2], words=["other", "words"])
-    with pytest.raises(LimbeckError, match="cut texts into different tokens.*models with the same tokenizer"):
+    with pytest.raises(LimbeckError, match="split texts into different tokens.*models with the same tokenizer"):
         layers_shown(made(starts["other"]), made(starts["bert"], "cross_encoder"), STAGE)
 
 

@@ -41,7 +41,7 @@ def gradients(model, around, chunk):
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.999])
-def test_as_much_is_dropped_as_was_asked_for_and_the_mean_stays(rate):
+def test_the_requested_share_is_dropped_and_the_mean_is_kept(rate):
     torch.manual_seed(3)
     values = torch.ones(700, 999, requires_grad=True)  # not a multiple of four
     found = dropped(values, rate)

@@ -82,7 +82,7 @@ def test_a_run_follows_its_recipe_and_its_caller_comes_first(
     assert seen == [fake, "cpu"] and str(chosen_device()) == "cpu"
 
 
-def test_a_run_goes_on_on_another_device(recipe: dict, tmp_path: Path) -> None:
+def test_a_run_resumes_on_another_device(recipe: dict, tmp_path: Path) -> None:
     first = lb.distill({**recipe, "device": "cpu"}, tmp_path / "run")
     again = lb.distill(recipe, tmp_path / "run")
     assert [row.measures for row in again.rows] == [row.measures for row in first.rows]

@@ -70,7 +70,7 @@ def test_same_seed_gives_the_same_weights_and_other_ones_than_without(tiny_bert,
 
 @each
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_killed_run_goes_on_and_ends_bit_equal(tiny_bert, tmp_path, monkeypatch, stage, workers):
+def test_a_killed_run_resumes_and_ends_bit_equal(tiny_bert, tmp_path, monkeypatch, stage, workers):
     stage = stage.model_copy(update={"workers": workers})
     whole = run(tiny_bert, tmp_path / "whole", [stage])
     killed_in(4, monkeypatch, tiny_bert, tmp_path / "killed", [stage])
@@ -100,7 +100,7 @@ def test_only_some_stages_restore_tokens_and_the_head_waits_for_them(tiny_bert, 
         assert torch.equal(weights(student), weights(resumed))
 
 
-def test_the_head_is_held_fixed_where_no_objective_asks_for_it(tiny_bert, tmp_path):
+def test_the_head_is_frozen_if_no_objective_needs_it(tiny_bert, tmp_path):
     """Several processes would wait for its gradients without end."""
     student, learning = tiny_student(tiny_bert), []
 

@@ -38,7 +38,7 @@ def test_same_seed_gives_the_same_weights(tiny_bert, tmp_path):
     assert torch.equal(weights(first), weights(second))
 
 
-def test_a_killed_run_goes_on_and_ends_bit_equal(tiny_bert, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_and_ends_bit_equal(tiny_bert, tmp_path, monkeypatch):
     whole = train(tiny_bert, tmp_path / "whole", STAGE)
     killed_at(5, monkeypatch, tiny_bert, tmp_path / "killed")
     assert (tmp_path / "killed" / "student-stage-0" / "checkpoint-5").is_dir()
@@ -47,7 +47,7 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(tiny_bert, tmp_path, monkeypatc
     assert not torch.equal(weights(whole), weights(tiny_student(tiny_bert)))
 
 
-def test_a_resumed_log_reads_like_that_of_an_uninterrupted_run(tiny_bert, tmp_path, monkeypatch):
+def test_a_resumed_log_equals_the_log_of_an_uninterrupted_run(tiny_bert, tmp_path, monkeypatch):
     train(tiny_bert, tmp_path / "whole", STAGE)
     killed_at(5, monkeypatch, tiny_bert, tmp_path / "killed")
     (tmp_path / "killed" / "log.jsonl").open("a").write('{"model": "student", "sta')

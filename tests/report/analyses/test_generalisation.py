@@ -115,7 +115,7 @@ def test_models_of_one_size_are_judged_without_a_picture() -> None:
     assert not any(isinstance(block, PlotFigure) for block in section.blocks)
 
 
-def test_a_student_that_is_above_the_teacher_on_training_queries_is_said_to_be() -> None:
+def test_the_report_says_if_a_student_beats_the_teacher_on_training_queries() -> None:
     result = generalisation([point("teacher", 0.5, 0.6), point("student", 0.7, 0.4)], setting="")
     text = shown(generalisation_section(result))
     assert "student is better than teacher on training queries and is worse on new ones: it lacks gener" in text

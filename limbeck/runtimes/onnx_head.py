@@ -1,9 +1,8 @@
 """The folded transformer head in onnxruntime, in float32 or with 8-bit weights.
 
 The graph is `FoldedTransformer.score`, written out node by node. onnxruntime fuses bias and GELU, sum and norm, and
-has none of the overhead of an eager framework between operations. With 8 bits every large map is a product of bytes:
-weights have one scale per column and 7 bits (with 8, a processor without VNNI overflows 16-bit sums), inputs are
-rounded to one byte by the range of the batch. So 8-bit scores depend on their batch, in the third digit.
+has none of the overhead of an eager framework between operations. With 8 bits every large map is a product of bytes
+(`int8.py`). Weights have 7 bits on every processor, so that all machines of a cluster give the same scores.
 """
 
 from __future__ import annotations
@@ -15,17 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from limbeck.errors import LimbeckError
 from limbeck.matchers.encoding import Encoded
 from limbeck.matchers.interactions.base import Interaction, Prepared
 from limbeck.matchers.interactions.dipair import CosineHead
 from limbeck.matchers.interactions.folded import FoldedTransformer
 from limbeck.matchers.interactions.layer import HeadLayer
+from limbeck.runtimes.choice import require_runtime
+from limbeck.runtimes.int8 import MICROSOFT, rounded
+from limbeck.runtimes.sessions import open_session
 
 # The outputs of `FoldedTransformer.prepare` for a text, with their numbers of dimensions.
 PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit": 2, "masked": 2}
 NOT_OF_AN_ONLY_LAYER = {"queries", "keys", "values"}
-_OPSET, _MICROSOFT = 20, "com.microsoft"
+BITS = 7
+_OPSET = 20
 
 
 def has_graph(interaction: Interaction) -> TypeGuard[FoldedTransformer]:
@@ -40,32 +42,17 @@ class OnnxHead(Interaction):
 
     def __init__(self, folded: FoldedTransformer, int8: bool = False) -> None:
         super().__init__()
-        onnxruntime = _packages()
+        runtime = require_runtime("int8" if int8 else "onnx", "--head")
         self.torch_head, self.outputs = folded, folded.outputs
         self.names, model = head_graph(folded, int8)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3  # errors
-        self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self.session = open_session(runtime, model, torch.get_num_threads(), "--head")
 
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
         return self.torch_head.prepare(encoded, position)
 
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         parts = [part.numpy() for text in texts for part in text]
-        return torch.from_numpy(self.session.run(None, dict(zip(self.names, parts, strict=True)))[0])
-
-
-def _packages() -> Any:
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime
-    except ImportError as error:
-        raise LimbeckError(
-            "onnxruntime is not installed; run `pip install 'limbeck[onnx]'`, or use --head torch"
-        ) from error
-    return onnxruntime
+        return torch.from_numpy(self.session.run(dict(zip(self.names, parts, strict=True)))[0])
 
 
 class _Graph:
@@ -96,10 +83,10 @@ class _Graph:
         """value W^T + b; in bytes if requested."""
         if not self.int8:
             return self.add("Add", self.add("MatMul", value, self.constant(weight.T)), self.constant(bias))
-        bytes_, scales = seven_bits(weight)
+        whole, scales = rounded(weight.detach().cpu().numpy().T, BITS)
         zeros = np.zeros(len(scales))
-        given = [self.constant(bytes_.T, np.int8), self.constant(scales), self.constant(zeros, np.int8)]
-        return self.add("DynamicQuantizeMatMul", value, *given, self.constant(bias), domain=_MICROSOFT)
+        given = [self.constant(whole, np.int8), self.constant(scales), self.constant(zeros, np.int8)]
+        return self.add("DynamicQuantizeMatMul", value, *given, self.constant(bias), domain=MICROSOFT)
 
     def norm(self, value: str, norm: nn.LayerNorm) -> str:
         return self.add(
@@ -110,16 +97,9 @@ class _Graph:
         made = self.onnx.helper
         result = made.make_tensor_value_info(output, self.onnx.TensorProto.FLOAT, None)
         graph = made.make_graph(self.nodes, "head", list(inputs), [result], initializer=self.constants)
-        opsets = [made.make_opsetid("", _OPSET), made.make_opsetid(_MICROSOFT, 1)]
+        opsets = [made.make_opsetid("", _OPSET), made.make_opsetid(MICROSOFT, 1)]
         model = made.make_model(graph, opset_imports=opsets, ir_version=9)
         return bytes(model.SerializeToString())
-
-
-def seven_bits(weight: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a weight as integers from -63 to 63, and the step size of each row."""
-    values = weight.detach().cpu().numpy()
-    scales = np.maximum(np.abs(values).max(axis=1), np.finfo(np.float32).tiny) / 63
-    return np.rint(values / scales[:, None]), scales
 
 
 def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]:

@@ -1,0 +1,67 @@
+"""Which runtime models are asked to run in. This half needs no torch, so that a mistyped name is reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from limbeck.errors import LimbeckError, did_you_mean
+from limbeck.matchers.after_loading import after_loading
+
+if TYPE_CHECKING:
+    from limbeck.matchers.base import Matcher
+
+AUTO = "auto"
+PACKAGES = {  # what each runtime needs to run a graph and, last, to make one; and the extra that installs it
+    "torch": ((), ""),
+    "onnx": (("onnxruntime", "onnx"), "onnx"),
+    "int8": (("onnxruntime", "onnx"), "onnx"),
+    "openvino": (("openvino", "onnxruntime", "onnx"), "openvino"),
+}
+RUNTIMES = tuple(PACKAGES)
+
+
+def missing_package(runtime: str, only_run: bool = False) -> str | None:
+    """The first package that a runtime needs and that is not installed; `only_run` graphs that are there already."""
+    needed = PACKAGES[runtime][0][:1] if only_run else PACKAGES[runtime][0]
+    return next((name for name in needed if find_spec(name) is None), None)
+
+
+def require_runtime(name: str, option: str = "--runtime", only_run: bool = False) -> str:
+    """Refuse what names no runtime, and one whose packages are not installed."""
+    if name != AUTO and name not in PACKAGES:
+        known = [*RUNTIMES, AUTO]
+        raise LimbeckError(f"{option} {name}: no such runtime; {did_you_mean(name, known)}")
+    missing = missing_package(name, only_run) if name != AUTO else None
+    if missing is not None:
+        remedy = f"run `pip install 'limbeck[{PACKAGES[name][1]}]'`, or use {option} torch"
+        raise LimbeckError(f"{option} {name}: {missing} is not installed; {remedy}")
+    return name
+
+
+def installed_runtimes() -> list[str]:
+    """The runtimes whose packages are installed."""
+    return [name for name in RUNTIMES if missing_package(name) is None]
+
+
+@contextmanager
+def using_runtime(name: str | None, single: bool = False) -> Iterator[None]:
+    """Run the models that are loaded inside the block in a runtime; None leaves the choice as it is.
+
+    `auto` means what is fastest for batches, or with `single` for one text at a time.
+    """
+    if name is None:
+        yield
+        return
+    require_runtime(name)
+
+    def finish(matcher: Matcher) -> Matcher:
+        from limbeck.runtimes.auto import use_best
+        from limbeck.runtimes.use import use_runtime
+
+        return use_best(matcher, single) if name == AUTO else use_runtime(matcher, name)
+
+    with after_loading(finish):
+        yield

@@ -1,0 +1,49 @@
+"""Traced graphs on disk: `graphs/` in the cache folder, which can be deleted at any time.
+
+A graph is a folder with its file and a checksum, written under another name and renamed: complete or absent. Its name
+is a digest of everything that decides the graph: weights, architecture, inputs, precision, and the versions that
+traced it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from limbeck.data.cache import cache_directory
+from limbeck.errors import LimbeckError
+from limbeck.file_list import read_list, require_as_listed, write_list
+from limbeck.files import digest, directory_atomically
+from limbeck.progress import say
+from limbeck.stores.manifest import canonical
+
+FORMAT = 1
+FILE = "graph.onnx"
+REMEDY = "it is made again"
+
+
+def cached_graph(key: dict[str, Any], make: Callable[[], bytes]) -> bytes:
+    """The graph of a key: from the cache, or made and kept there. Without a cache it is made at every call."""
+    place = cache_directory("graphs")
+    if place is None:
+        return make()
+    folder = place / digest(canonical({**key, "format": FORMAT}))
+    if folder.is_dir():
+        try:
+            return _read(folder)
+        except (LimbeckError, OSError) as error:
+            say(f"{error}")
+    graph = make()
+    with directory_atomically(folder) as made:
+        (made / FILE).write_bytes(graph)
+        write_list(made, about=key)
+    return graph
+
+
+def _read(folder: Path) -> bytes:
+    listed = read_list(folder, REMEDY)
+    if listed is None or FILE not in listed.files:
+        raise LimbeckError(f"{folder}: is damaged; {REMEDY}")
+    require_as_listed(folder, listed.files, "is damaged", REMEDY)
+    return (folder / FILE).read_bytes()

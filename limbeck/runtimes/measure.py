@@ -1,0 +1,113 @@
+"""How fast a matcher is in each runtime, and how near its outputs stay to torch's.
+
+Single texts and batches are timed apart: what is best for one query need not be best for a corpus. Without labels,
+quality is the mean cosine of encodings to torch's, or the correlation of scores where nothing is encoded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from limbeck.errors import LimbeckError
+from limbeck.matchers.base import Matcher
+from limbeck.matchers.encoding_matcher import encodes_apart
+from limbeck.progress import progress, reporting, say
+from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.sample import Sample
+from limbeck.runtimes.use import TORCH, use_runtime, use_torch
+from limbeck.stores.ragged import Ragged
+
+WARM_UP = 3  # single texts that are not timed
+ROUNDS = 3  # of single texts and of batches; the best counts: other work on the machine only ever slows one down
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One runtime on a number of threads."""
+
+    runtime: str
+    threads: int
+    single_ms: float  # one query, or one pair where nothing is encoded; the median
+    per_second: float  # documents, or pairs, in batches
+    quality: float  # mean cosine, or correlation, to torch's float32
+
+
+def measure(matcher: Matcher, sample: Sample, threads: list[int]) -> list[Measured]:
+    """Every runtime that is installed and can run this matcher, on each number of threads. It ends in torch."""
+    single, batch, items, many = _work(matcher, sample)
+    rows: list[Measured] = []
+    with progress("Measuring runtimes", len(installed_runtimes()) * len(threads)) as advance:
+        with reporting(None):
+            exact = batch(many)
+        for runtime in installed_runtimes():
+            try:
+                use_runtime(matcher, runtime)
+            except LimbeckError as error:  # its outputs are not torch's
+                say(str(error))
+            for count in threads if matcher.runtime == runtime else ():
+                with reporting(None), on_threads(count):
+                    quality = 1.0 if runtime == TORCH else closeness(batch(many), exact)
+                    rows.append(Measured(runtime, count, _median_ms(single, items), _per_second(batch, many), quality))
+            use_torch(matcher)
+            advance(len(threads))
+    return rows
+
+
+def _work(matcher: Matcher, sample: Sample) -> tuple[Callable[[Any], Any], Callable[[Any], Any], list[Any], list[Any]]:
+    """What is done with one item and with many, and the items."""
+    if encodes_apart(matcher):
+        return matcher.encode_query, matcher.encode_document, list(sample.queries), list(sample.documents)
+    pairs = sample.pairs(matcher.texts)
+    return lambda pair: matcher.score([pair]), matcher.score, pairs[: len(sample.queries)], pairs
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Torch, and every runtime with it, on so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _median_ms(single: Callable[[Any], Any], items: list[Any]) -> float:
+    for item in items[:WARM_UP]:
+        single(item)
+    rounds = []
+    for _ in range(ROUNDS):
+        spent = []
+        for item in items:
+            began = time.perf_counter()
+            single(item)
+            spent.append(time.perf_counter() - began)
+        rounds.append(float(np.median(spent)))
+    return 1000 * min(rounds)
+
+
+def _per_second(batch: Callable[[Any], Any], many: list[Any]) -> float:
+    best = 0.0
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        batch(many)
+        best = max(best, len(many) / (time.perf_counter() - began))
+    return best
+
+
+def closeness(found: Any, exact: Any) -> float:
+    """The mean cosine of vectors to the exact ones; of scores, their correlation."""
+    mine, right = (each.vectors if isinstance(each, Ragged) else np.asarray(each) for each in (found, exact))
+    if mine.ndim == 1 or mine.shape[-1] == 1:
+        return float(np.corrcoef(mine.ravel(), right.ravel())[0, 1])
+    mine, right = (each.reshape(-1, each.shape[-1]).astype(np.float64) for each in (mine, right))
+    lengths = np.linalg.norm(mine, axis=1) * np.linalg.norm(right, axis=1)
+    full = lengths > 0  # an empty slot is zeros
+    return float(((mine * right).sum(axis=1)[full] / lengths[full]).mean())

@@ -1,0 +1,37 @@
+"""What the processor is called, and what its 8-bit products can do."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+
+# x86 without these adds pairs of byte products in 16 bits, which 8-bit weights overflow. ARM adds them in 32 bits.
+EXACT_SUMS = {"avx512_vnni", "avx_vnni", "asimddp"}
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+@cache
+def _cpuinfo() -> dict[str, str]:
+    """The facts of the first processor that Linux lists; nothing elsewhere."""
+    try:
+        first = _CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def processor_name() -> str:
+    """Such as "AMD EPYC 7B13"; a choice that was measured on one processor says nothing of another."""
+    facts = _cpuinfo()
+    name = facts.get("model name") or platform.processor() or platform.machine() or "unknown"
+    numbers = [facts[key] for key in ("cpu family", "model", "stepping") if key in facts]
+    return " ".join([name, *(["family/model/stepping", "/".join(numbers)] if numbers else [])])
+
+
+def weight_bits() -> int:
+    """Bits of a weight in 8-bit products: 8 where sums are exact, else 7."""
+    facts = _cpuinfo()
+    flags = set((facts.get("flags") or facts.get("Features") or "").split())
+    return 8 if flags & EXACT_SUMS else 7

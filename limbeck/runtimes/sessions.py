@@ -1,0 +1,70 @@
+"""Graphs that are ready to run. Each gets its number of threads: torch's own setting binds only torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from limbeck.errors import LimbeckError, first_line
+from limbeck.runtimes.choice import require_runtime
+
+
+class Session(Protocol):
+    """A graph in a runtime, on a number of threads."""
+
+    names: list[str]  # of its inputs
+
+    def run(self, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The outputs for inputs by their names."""
+
+
+class OnnxSession:
+    """A graph in onnxruntime."""
+
+    def __init__(self, graph: bytes, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3  # errors
+        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self.names = [each.name for each in self._session.get_inputs()]
+
+    def run(self, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        return self._session.run(None, {name: given[name] for name in self.names})  # a trace drops unused inputs
+
+
+class OpenVinoSession:
+    """A graph in OpenVINO. It would compute in bfloat16 where the processor has it, unless float32 is asked for."""
+
+    def __init__(self, graph: bytes, threads: int) -> None:
+        import openvino
+
+        settings: dict[str, Any] = {
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        core = openvino.Core()
+        self._request = core.compile_model(core.read_model(graph), "CPU", settings).create_infer_request()
+        self.names = [each.any_name for each in self._request.model_inputs]
+        self._outputs = len(self._request.model_outputs)
+
+    def run(self, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        self._request.infer({name: given[name] for name in self.names})
+        return [np.array(self._request.get_output_tensor(at).data) for at in range(self._outputs)]
+
+
+def open_session(runtime: str, graph: bytes, threads: int, option: str = "--runtime") -> Session:
+    """A graph in a runtime other than torch; `option` is what the user chose it with."""
+    require_runtime(runtime, option, only_run=True)
+    kind = OpenVinoSession if runtime == "openvino" else OnnxSession
+    try:
+        return kind(graph, threads)
+    except Exception as error:  # each library has errors of its own
+        problem = f"the graph cannot be opened ({first_line(error)})"
+        raise LimbeckError(f"{option} {runtime}: {problem}; use {option} torch") from error

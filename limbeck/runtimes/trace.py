@@ -1,0 +1,152 @@
+"""A transformer as an ONNX graph: torch traces one pass, and the graph is compared with torch on other shapes.
+
+A trace keeps what Python decided on the way, so it is right for other shapes only if nothing was decided by them. That
+is checked: outputs have to equal torch's to 1e-4 on batches of several shapes, padded and not.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from limbeck.errors import LimbeckError, first_line
+from limbeck.matchers.quiet import quiet
+from limbeck.runtimes.inputs import CannotExport, Signature, longest, made_up, real_tokens
+from limbeck.runtimes.sessions import OnnxSession, Session
+
+OPSET = 20
+TRACED = (3, 17)  # texts and tokens of the batch that is traced
+TOLERANCE = 1e-4
+Forward = Callable[..., Any]
+
+
+class _ByPosition(nn.Module):
+    """A transformer whose inputs and outputs have an order, as a graph's have."""
+
+    def __init__(self, encoder: nn.Module, forward: Forward, signature: Signature) -> None:
+        super().__init__()
+        self.encoder, self.run, self.signature = encoder, forward, signature
+
+    def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
+        found = self.run(**dict(zip(self.signature.names, values, strict=True)), return_dict=True)
+        return tuple(found[name] for name in self.signature.outputs)
+
+
+def float32_graph(encoder: nn.Module, forward: Forward, signature: Signature) -> bytes:
+    """The graph of a transformer; `forward` is its own, whatever runs it now. Refused where it differs from torch."""
+    whole = _ByPosition(encoder, forward, signature).eval()  # in evaluation: the exporter puts back the mode it found
+    texts, tokens = TRACED
+    given = made_up(encoder, signature, texts, min(tokens, longest(encoder)))
+    try:
+        graph = _traced(whole, given, signature.outputs, signature.axes)
+        session = OnnxSession(graph, 1)
+        worst = max(difference(session, whole, batch) for batch in _batches(encoder, signature))
+    except LimbeckError:
+        raise
+    except Exception as error:  # exporter, runtime and model have errors of their own
+        raise CannotExport(first_line(error) or type(error).__name__) from error
+    if not worst <= TOLERANCE:
+        layer = _first_different(whole, given, _batches(encoder, signature)[-1])
+        problem = f"in onnxruntime {type(encoder).__name__} differs from torch by {worst:.2g}, from {layer} on"
+        raise LimbeckError(f"{problem}; use --runtime torch")
+    return graph
+
+
+def _traced(
+    module: nn.Module, given: Mapping[str, Tensor], outputs: list[str], axes: dict[str, dict[int, str]]
+) -> bytes:
+    buffer = io.BytesIO()
+    with quiet(), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            tuple(given.values()),
+            buffer,  # type: ignore[arg-type]
+            input_names=list(given),
+            output_names=outputs,
+            dynamic_axes=axes,
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    return buffer.getvalue()
+
+
+def _batches(encoder: nn.Module, signature: Signature) -> list[dict[str, Tensor]]:
+    most = longest(encoder)
+    shapes = ((1, min(2, most)), (2, min(9, most)), (5, most))
+    return [made_up(encoder, signature, *shape, seed) for seed, shape in enumerate(shapes, 1)]
+
+
+def difference(session: Session, whole: nn.Module, given: Mapping[str, Tensor]) -> float:
+    """By how much a graph's outputs are off at most, relative to 1 + their size; padding does not count."""
+    with torch.no_grad():
+        wanted = whole(*given.values())
+    found = session.run({name: given[name].numpy() for name in session.names})
+    return max(_off(torch.from_numpy(mine), right, given) for mine, right in zip(found, wanted, strict=True))
+
+
+def _off(found: Tensor, wanted: Tensor, given: Mapping[str, Tensor]) -> float:
+    if found.shape != wanted.shape:
+        return float("inf")
+    off = (found - wanted).abs() / (1 + wanted.abs())
+    real = real_tokens(given)
+    own = off[real] if off.shape[:2] == real.shape else off
+    return float(own.max()) if torch.isfinite(own).all() else float("inf")
+
+
+def _first_different(whole: nn.Module, given: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str:
+    """The type of the first layer whose output the trace gets wrong, in the order in which layers finish."""
+    with _recorded(whole) as seen:
+        with torch.no_grad():
+            whole(*given.values())
+        kinds = [kind for kind, _ in seen]
+        seen.clear()
+        inner = _Inner(whole, seen)
+        names = [f"layer_{at}" for at in range(len(kinds))]
+        axes = {name: {0: "texts", 1: "tokens"} for name in [*given, *names]}
+        graph = _traced(inner, given, names, axes)
+        found = OnnxSession(graph, 1)
+        got = found.run({name: other[name].numpy() for name in found.names})
+        seen.clear()
+        with torch.no_grad():
+            wanted = inner(*other.values())
+    wrong = [_off(torch.from_numpy(mine), right, other) > TOLERANCE for mine, right in zip(got, wanted, strict=True)]
+    return kinds[wrong.index(True)] if True in wrong else type(whole).__name__
+
+
+class _Inner(nn.Module):
+    """The outputs of all layers."""
+
+    def __init__(self, whole: nn.Module, seen: list[tuple[str, Tensor]]) -> None:
+        super().__init__()
+        self.whole, self.seen = whole, seen
+        self.eval()
+
+    def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
+        self.seen.clear()
+        self.whole(*values)
+        return tuple(value.clone() for _, value in self.seen)
+
+
+@contextmanager
+def _recorded(module: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
+    """The types and outputs of all layers that give states [texts, tokens, width], in the order they finish."""
+    seen: list[tuple[str, Tensor]] = []
+
+    def note(layer: nn.Module, _: Any, output: Any) -> None:
+        value = output[0] if isinstance(output, tuple) else output
+        if isinstance(value, Tensor) and value.ndim == 3:
+            seen.append((type(layer).__name__, value))
+
+    hooks = [layer.register_forward_hook(note) for layer in module.modules() if layer is not module]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
