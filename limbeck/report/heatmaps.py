@@ -149,8 +149,8 @@ class HeatmapGrid:
         return f'<figure>{heading}<div class="maps">{cells}</div>{caption}</figure>'
 
     def _width(self) -> float:
-        for in_a_row in (3, 2):
+        for in_a_row in (number for number in (3, 2) if number <= len(self.maps)):
             width = (PAGE - GAP * (in_a_row - 1)) / in_a_row
-            if len(self.maps) > 1 and all(drawn.cell(width) >= SMALLEST_CELL for _, drawn in self.maps):
+            if all(drawn.cell(width) >= SMALLEST_CELL for _, drawn in self.maps):
                 return width
         return PAGE

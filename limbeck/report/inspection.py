@@ -30,11 +30,11 @@ def _subtitle(found: Inspection) -> str:
 
 
 def _pair(found: Inspection) -> Section:
-    facts = [(f"text {number}", text) for number, text in enumerate(found.texts, 1)]
-    facts += [(f"score of the {view.role}", scores_text(view)) for view in found.views]
+    texts = [Text(f"{number}: {text}") for number, text in enumerate(found.texts, 1)]
+    facts = [(f"score of the {view.role}", scores_text(view)) for view in found.views]
     if found.distance is not None:
         facts.append(("distance of the maps (Eq. 4)", f"{found.distance:.4f}"))
-    return Section("The pair", [KeyValue(facts)])
+    return Section("The pair", [*texts, KeyValue(facts)])
 
 
 def _maps(found: Inspection) -> Section:

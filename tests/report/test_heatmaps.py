@@ -87,11 +87,12 @@ def test_values_of_another_shape_are_refused() -> None:
 
 
 def test_small_maps_share_a_row_and_large_ones_have_one_each() -> None:
-    def widths(count: int) -> set[float]:
+    def widths(count: int, maps: int = 3) -> set[float]:
         names = [f"w{number}" for number in range(count)]
         drawn = Heatmap(names, names, [[0.1] * count] * count)
-        page = Reader(HeatmapGrid([("teacher", drawn), ("<b>", drawn)], "title", "caption").html())
+        page = Reader(HeatmapGrid([("teacher", drawn), ("<b>", drawn), ("c", drawn)][:maps], "title", "caption").html())
         assert "teacher" in page.text and "<b>" in page.text and "caption" in page.text
         return {float(value["width"]) for tag, value in page.tags if tag == "svg"}
 
     assert max(widths(8)) <= 320 < max(widths(20)) <= 480 < max(widths(MOST)) <= 960
+    assert max(widths(12, maps=3)) < max(widths(12, maps=2))
