@@ -19,6 +19,7 @@ from limbeck.runtimes.choice import measuring_on, using_runtime
 
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
+    from limbeck.evaluation.inspection import Inspection
     from limbeck.evaluation.request import Evaluation
     from limbeck.generation.generate import Generated
     from limbeck.matchers import Matcher
@@ -342,6 +343,41 @@ def generate(
     settings = Settings(chosen, per_query, seed, noise, mask, max_length, drop, swap)
     with _working(device, progress):
         return generate_queries(data, out, settings, _text(model), split, draw_from, batch_size)
+
+
+def inspect(
+    model: str | Path | Matcher,
+    first: str,
+    second: str,
+    *,
+    teacher: str | Path | Matcher | None = None,
+    layer: int | None = None,
+    out: str | Path | None = None,
+    device: str | None = None,
+) -> Inspection:
+    """The attention between the tokens of two texts, as `limbeck inspect` shows it.
+
+    A cross-encoder has such a map. For a model that encodes texts apart it is the virtual map that VIRT forms from the
+    queries of one text and the keys of the other. `layer` counts from 0 and is the last by default; `out` is an HTML
+    file for pictures.
+
+    >>> import limbeck as lb
+    >>> found = lb.inspect("runs/mine", "copy a file", "copy one file to a folder", teacher="runs/mine/teacher/model")
+    >>> found.model.map.first, found.model.map.there.shape
+    (('copy', 'a', 'file'), (3, 6))
+    >>> len(found.views), found.distance > 0
+    (2, True)
+    """
+    from limbeck.evaluation.inspection import inspect_pair
+    from limbeck.files import require_writable
+    from limbeck.report.inspection import write_inspection
+
+    require_writable(_path(out))
+    with _working(device, False):
+        found = inspect_pair(model, first, second, teacher, layer)
+    if out is not None:
+        write_inspection(found, out)
+    return found
 
 
 def measure_runtimes(

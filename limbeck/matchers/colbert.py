@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-import torch.distributed as dist
 from pydantic import Field
 from sentence_transformers import MultiVectorEncoder
 from sentence_transformers.base.modules import Normalize
@@ -21,10 +19,10 @@ from limbeck.matchers.attention import AttentionFacts
 from limbeck.matchers.base import SCORES, TextBatch
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.config import MatcherConfig, architecture
-from limbeck.matchers.encoding import Encoding, TokenVectors
+from limbeck.matchers.encoding import Encoding
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.folder_checks import read_settings
-from limbeck.matchers.gather import gather_rows
+from limbeck.matchers.gather import gather_texts
 from limbeck.matchers.interactions import Interaction, MaxSim, MeanMaxSim
 from limbeck.matchers.own_kind import mark_kind, own_facts, stored_interaction
 from limbeck.matchers.parts import keep_whole, projection, side_lengths, start_transformer
@@ -81,24 +79,14 @@ class ColBERT(EncodingMatcher):
 
     def forward(self, inputs: TwoSides, needs: frozenset[str] = SCORES, recompute: bool = False) -> Signals:
         watch = Watch(self.attention_layers) if needs & TEXT_ATTENTION else None
-        queries = self.tower.token_vectors(inputs.queries, recompute, watch=watch)
-        documents = self._all_documents(inputs, recompute, watch)
+        queries = self.tower.token_vectors(inputs.queries, recompute, watch)
+        own = self.tower.token_vectors(inputs.documents, recompute, watch)
+        documents = gather_texts(own, inputs.document_count, self.tower.longest("document"))
         prepared = [self.interaction.prepare(text, position) for position, text in enumerate((queries, documents))]
         return Signals(
             scores=self.interaction(prepared, inputs.lists),
             text_attention=watch.of_batch(inputs.document_count) if watch is not None else None,
         )
-
-    def _all_documents(self, inputs: TwoSides, recompute: bool, watch: Watch | None) -> TokenVectors:
-        """The token vectors of the documents of all processes."""
-        if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-            return self.tower.token_vectors(inputs.documents, recompute, watch=watch)
-        width = self.tower.longest("document")  # the same in every process
-        own = self.tower.token_vectors(inputs.documents, recompute, width, watch)
-        rows = torch.cat([own.vectors.float().flatten(1), own.mask.float()], dim=1)
-        everyone = gather_rows(rows, inputs.document_count)
-        vectors = everyone[:, :-width].view(-1, width, self.dim)
-        return TokenVectors(vectors, everyone[:, -width:].detach() > 0.5)
 
     def attention(self, position: int) -> AttentionFacts:
         return self.tower.attention(SIDES[position])

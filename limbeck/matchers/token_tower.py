@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.chunks import BLOCK, Chunks, Features, Side
+from limbeck.matchers.chunks import BLOCK, Chunks, Features, Side, run_chunks
 from limbeck.matchers.encoding import TokenVectors
 from limbeck.matchers.gather import zero_of
 from limbeck.matchers.text_attention import Watch, chunk_runner
@@ -23,23 +21,18 @@ from limbeck.stores.ragged import Ragged
 class TokenTower(Tower):
     """A sentence-transformers multi-vector model as a tower."""
 
-    def token_vectors(
-        self, texts: Chunks, recompute: bool = False, width: int | None = None, watch: Watch | None = None
-    ) -> TokenVectors:
-        """The vectors of tokenised texts, with gradients: [n, tokens, dim], padded to the longest or to `width`."""
+    def token_vectors(self, texts: Chunks, recompute: bool = False, watch: Watch | None = None) -> TokenVectors:
+        """The vectors of tokenised texts, with gradients: [n, tokens, dim], padded to the longest."""
 
-        def run(features: Features) -> tuple[Tensor, Tensor]:
+        def run(features: Features) -> TokenVectors:
             found = self.model(features, task=texts.side)
-            return found["token_embeddings"], found["attention_mask"].bool()
+            return TokenVectors(found["token_embeddings"], found["attention_mask"].bool())
 
-        chunks = chunk_runner(watch, self.transformer(texts.side), texts)(texts, run, recompute)
-        if not chunks:
-            vectors = zero_of(self) + torch.zeros(0, width or 0, self.dim, device=self.model.device)
-            return TokenVectors(vectors, torch.zeros(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
-        widest = width or max(mask.shape[1] for _, mask in chunks)
-        vectors = torch.cat([F.pad(found, (0, 0, 0, widest - found.shape[1])) for found, _ in chunks])
-        masks = torch.cat([F.pad(mask, (0, widest - mask.shape[1])) for _, mask in chunks])
-        return TokenVectors(vectors[texts.restore], masks[texts.restore])
+        each = chunk_runner(watch, self.transformer(texts.side), texts)
+        if not texts.passes:
+            vectors = zero_of(self) + torch.zeros(0, 0, self.dim, device=self.model.device)
+            return TokenVectors(vectors, torch.zeros(0, 0, dtype=torch.bool, device=vectors.device))
+        return run_chunks(texts, run, recompute, each)
 
     def longest(self, side: Side) -> int:
         """The maximum number of tokens of a side."""
