@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
-from limbeck.runtimes.choice import using_runtime
+from limbeck.runtimes.choice import measuring_on, using_runtime
 
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
@@ -136,7 +136,7 @@ def evaluate(
         relevance_level, limit, _path(store), _path(run), also, mode, fusion, alpha, lengths, head,
         against_mode, against_fusion, against_alpha, seed,
     )  # fmt: skip
-    with _working(device, progress, runtime):
+    with _working(device, progress, runtime), measuring_on(data):
         return run_evaluation(request)
 
 
@@ -174,7 +174,7 @@ def annotate(
 
     folder = Path(out)
     written = export_shape(shape, export, top)
-    with _working(device, progress, runtime):
+    with _working(device, progress, runtime), measuring_on(data):
         done = annotate_data(
             str(teacher), str(data), folder, split, _path(queries), str(candidates), depth, revision, batch_size, bf16,
             written,
@@ -223,7 +223,7 @@ def index(
     if is_milvus(store):
         trust(str(store))
     source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
-    with _working(device, progress, runtime):
+    with _working(device, progress, runtime), measuring_on(data):
         return build_index(
             model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
         )
