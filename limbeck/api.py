@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
-from limbeck.runtimes.choice import using_runtime
+from limbeck.runtimes.choice import measuring_on, using_runtime
 
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
+    from limbeck.evaluation.inspection import Inspection
     from limbeck.evaluation.request import Evaluation
     from limbeck.generation.generate import Generated
     from limbeck.matchers import Matcher
@@ -135,7 +136,7 @@ def evaluate(
         relevance_level, limit, _path(store), _path(run), also, mode, fusion, alpha, lengths, head,
         against_mode, against_fusion, against_alpha, seed,
     )  # fmt: skip
-    with _working(device, progress, runtime):
+    with _working(device, progress, runtime), measuring_on(data):
         return run_evaluation(request)
 
 
@@ -173,7 +174,7 @@ def annotate(
 
     folder = Path(out)
     written = export_shape(shape, export, top)
-    with _working(device, progress, runtime):
+    with _working(device, progress, runtime), measuring_on(data):
         done = annotate_data(
             str(teacher), str(data), folder, split, _path(queries), str(candidates), depth, revision, batch_size, bf16,
             written,
@@ -222,7 +223,7 @@ def index(
     if is_milvus(store):
         trust(str(store))
     source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
-    with _working(device, progress, runtime):
+    with _working(device, progress, runtime), measuring_on(data):
         return build_index(
             model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
         )
@@ -342,6 +343,41 @@ def generate(
     settings = Settings(chosen, per_query, seed, noise, mask, max_length, drop, swap)
     with _working(device, progress):
         return generate_queries(data, out, settings, _text(model), split, draw_from, batch_size)
+
+
+def inspect(
+    model: str | Path | Matcher,
+    first: str,
+    second: str,
+    *,
+    teacher: str | Path | Matcher | None = None,
+    layer: int | None = None,
+    out: str | Path | None = None,
+    device: str | None = None,
+) -> Inspection:
+    """The attention between the tokens of two texts, as `limbeck inspect` shows it.
+
+    A cross-encoder has such a map. For a model that encodes texts apart it is the virtual map that VIRT forms from the
+    queries of one text and the keys of the other. `layer` counts from 0 and is the last by default; `out` is an HTML
+    file for pictures.
+
+    >>> import limbeck as lb
+    >>> found = lb.inspect("runs/mine", "copy a file", "copy one file to a folder", teacher="runs/mine/teacher/model")
+    >>> found.model.map.first, found.model.map.there.shape
+    (('copy', 'a', 'file'), (3, 6))
+    >>> len(found.views), found.distance > 0
+    (2, True)
+    """
+    from limbeck.evaluation.inspection import inspect_pair
+    from limbeck.files import require_writable
+    from limbeck.report.inspection import write_inspection
+
+    require_writable(_path(out))
+    with _working(device, False):
+        found = inspect_pair(model, first, second, teacher, layer)
+    if out is not None:
+        write_inspection(found, out)
+    return found
 
 
 def measure_runtimes(

@@ -60,6 +60,7 @@ for verb in (
     "pairs",
     "score",
     "evaluate",
+    "inspect",
     "runtimes",
     "export",
     "report",

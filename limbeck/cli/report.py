@@ -31,7 +31,8 @@ def register(app: typer.Typer) -> None:
         set_: list[str] = typer.Option(
             [],
             "--set",
-            help="With --add rank: the size of the matrix, evaluation.rank_queries=200, ...rank_documents=400.",
+            help="With --add rank: evaluation.rank_queries=200, ...rank_documents=400; with --add attention_maps: "
+            "evaluation.attention_layer=0.",
         ),
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),

@@ -18,6 +18,13 @@ def require_texts(texts: Any) -> None:
             raise LimbeckError(f"encode: text {place} is {type(text).__name__}, not a string; give strings")
 
 
+def require_words(first: str, second: str) -> None:
+    """Two texts with something to read in each."""
+    for number, text in enumerate((first, second), 1):
+        if not text.strip():
+            raise LimbeckError(f"text {number} is empty; give two texts with words in them")
+
+
 def require_pairs(pairs: Any, batch_size: Any = 32) -> None:
     """Require a list of pairs. `score(query, documents)` would pass the documents as the batch size."""
     if not isinstance(batch_size, int):

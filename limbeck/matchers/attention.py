@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar
@@ -50,6 +50,7 @@ class AttentionFacts:
 
     sizes: AttentionSizes
     tokenizer: str  # a digest; two encoders with the same one split texts into the same tokens
+    spell: Callable[[Sequence[int]], list[str]] = field(compare=False, repr=False)  # token ids as readable words
 
 
 class LayerInputs(NamedTuple):
@@ -63,7 +64,13 @@ class LayerInputs(NamedTuple):
 def facts_of(transformer: Any) -> AttentionFacts:
     """The facts about a sentence-transformers Transformer; an unknown family is an error."""
     model = getattr(transformer, "model", transformer)
-    return AttentionFacts(sizes_of(model), tokeniser_digest(transformer.tokenizer, of_words=True))
+    tokenizer = transformer.tokenizer
+    return AttentionFacts(sizes_of(model), tokeniser_digest(tokenizer, of_words=True), partial(_spelled, tokenizer))
+
+
+def _spelled(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Tokens without the marks that byte-level and sentence-piece vocabularies have for a space."""
+    return [tokenizer.decode([token]).strip() or str(tokenizer.convert_ids_to_tokens(token)) for token in ids]
 
 
 def sizes_of(model: Any) -> AttentionSizes:

@@ -28,7 +28,7 @@ from limbeck.matchers.cross_encoder_modules import modules_of
 from limbeck.matchers.dual_pooling import APART, DOCUMENT, QUERY, DualPooling
 from limbeck.matchers.folder_checks import read_settings
 from limbeck.matchers.own_modules import load_own_modules
-from limbeck.matchers.pair_tokens import OF_TEXT, refuse_other_lengths, tokenise_apart
+from limbeck.matchers.pair_tokens import OF_TEXT, own_lengths, refuse_other_lengths, tokenise_apart
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
 from limbeck.matchers.segments import SegmentPooling
@@ -160,6 +160,10 @@ class CrossEncoder(Matcher):
 
     def attention(self, position: int) -> AttentionFacts:
         return facts_of(self.model[0])
+
+    def text_tokens(self, position: int) -> int:
+        """How many tokens of a text it can read where each text is cut by itself."""
+        return own_lengths(self.model[0])[position]
 
     def read_apart(self, tokens: tuple[int, int] | None) -> None:
         if tokens is not None:

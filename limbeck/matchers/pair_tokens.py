@@ -74,8 +74,7 @@ def refuse_other_lengths(transformer: Any, tokens: tuple[int, int]) -> None:
     itself, so its lengths have to be the same.
     """
     if isinstance(transformer, JointTransformer):
-        found = tokenise_apart(transformer, [(LONG, LONG)], tokens)[OF_TEXT]
-        own = tuple(int((found == text).sum()) for text in (0, 1))
+        own = own_lengths(transformer)
         if own != tokens:
             problem = (
                 f"the teacher reads {own[0]} and {own[1]} tokens of the texts, the student {tokens[0]} and {tokens[1]}"
@@ -93,3 +92,13 @@ def refuse_other_lengths(transformer: Any, tokens: tuple[int, int]) -> None:
         )
         remedy = f"make student.query_length and student.document_length {needed - most} smaller in all"
         raise LimbeckError(f"virt: {problem} is more than the teacher's {most}; {remedy}, or use a longer teacher")
+
+
+def own_lengths(transformer: Any) -> tuple[int, int]:
+    """How many tokens of each text are read: as the model cuts them; half of its room each, if it cuts whole pairs."""
+    if isinstance(transformer, JointTransformer):
+        found = tokenise_apart(transformer, [(LONG, LONG)], (0, 0))[OF_TEXT]
+        return int((found == 0).sum()), int((found == 1).sum())
+    tokenizer = transformer.tokenizer
+    room = (transformer.max_seq_length or tokenizer.model_max_length) - tokenizer.num_special_tokens_to_add(pair=True)
+    return room - room // 2, room // 2

@@ -152,9 +152,7 @@ class virt(Objective):
         precise = _precise(query)
         real = rows.unsqueeze(-1) & columns.unsqueeze(-2)  # [B, K, rows, columns]
         real = real.unsqueeze(2)
-        with torch.autocast(query.device.type, enabled=False):
-            logits = query.to(precise) @ key.to(precise).transpose(-1, -2)
-        ours = logits.masked_fill(~columns[:, :, None, None, :], torch.finfo(precise).min).softmax(dim=-1)
+        ours = virtual_map(query, key, columns[:, :, None, None, :])
         theirs = torch.where(real, theirs.to(precise), 0.0)
         if self.block == "renormalised":
             theirs = theirs / theirs.sum(-1, keepdim=True).clamp(min=torch.finfo(precise).tiny)
@@ -185,6 +183,14 @@ class virt(Objective):
             key = "document_length" if first else "query_length"
             raise LimbeckError(f"{self}: {problem}; set student.{key} to what the teacher reads, without prompts")
         return queries, documents, theirs
+
+
+def virtual_map(query: Tensor, key: Tensor, columns: Tensor) -> Tensor:
+    """softmax(query key^T) over the real `columns`, of queries [..., rows, d] and keys [..., columns, d] (Eq. 3)."""
+    precise = _precise(query)
+    with torch.autocast(query.device.type, enabled=False):
+        logits = query.to(precise) @ key.to(precise).transpose(-1, -2)
+    return logits.masked_fill(~columns, torch.finfo(precise).min).softmax(dim=-1)
 
 
 def _same_tokens(ours: Tensor, theirs: Tensor, mask: Tensor) -> bool:

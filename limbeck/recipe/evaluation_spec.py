@@ -42,6 +42,10 @@ class EvaluationSpec(Part):
         96, ge=12, description="documents in that matrix; `limbeck report RUN --add rank --set ...` tries others"
     )
 
+    attention_layer: int | None = Field(
+        None, ge=0, description="the students' layer that `attention_maps` draws, from 0; the last by default"
+    )
+
     @field_validator("measures")
     @classmethod
     def _measures_parse(cls, value: list[str]) -> list[str]:

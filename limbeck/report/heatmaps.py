@@ -139,7 +139,8 @@ class HeatmapGrid:
     def html(self) -> str:
         width = self._width()
         cells = "".join(
-            f'<div tabindex="0" role="region" aria-label="{escape(title)}"><h4>{escape(title)}</h4>'
+            f'<div tabindex="0" role="region" aria-label="{escape(title)}" style="width:{width:.0f}px">'
+            f"<h4>{escape(title)}</h4>"
             f"{drawn.svg(width)}</div>"
             for title, drawn in self.maps
         )

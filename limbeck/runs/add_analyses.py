@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from limbeck.errors import LimbeckError, bad_input, did_you_mean
@@ -19,19 +20,26 @@ from limbeck.runs.run_folder import METRICS, read_results
 from limbeck.runs.sweep import MEASURED, PLAN
 from limbeck.runs.task import Task
 
-CHANGEABLE = ("evaluation.rank_queries", "evaluation.rank_documents")
+CHANGEABLE = {  # keys, and the analysis that reads each
+    "evaluation.rank_queries": "rank",
+    "evaluation.rank_documents": "rank",
+    "evaluation.attention_layer": "attention_maps",
+}
 
 
 @restoring_device
 def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = ()) -> None:
     """Compute analyses and store them with the run; if one lacks its input, that is an error.
 
-    `overrides` change the size of the matrix for `rank`, KEY=VALUE; nothing is trained or measured again.
+    `overrides` change the size of the matrix for `rank` or the layer of `attention_maps`, KEY=VALUE; nothing is
+    trained or measured again.
     """
     for override in overrides:
-        if override.partition("=")[0] not in CHANGEABLE or "rank" not in names:
+        key = override.partition("=")[0]
+        if CHANGEABLE.get(key) not in names:
             problem = f"--set {override}: for a finished run you can only change {' or '.join(CHANGEABLE)}"
-            raise LimbeckError(f"{problem}; give one of them, with --add rank")
+            remedy = f"give {key} with --add {CHANGEABLE[key]}" if key in CHANGEABLE else "give one of them"
+            raise LimbeckError(f"{problem}; {remedy}")
     for name in names:
         _check_name(name)
     if not (folder / METRICS).exists():
@@ -39,7 +47,7 @@ def add_analyses(folder: Path, names: Sequence[str], overrides: Sequence[str] = 
     recipe = load_recipe(folder / "recipe.yaml", list(overrides))
     use_recipe_device(recipe.device)
     task = open_task(recipe, folder)
-    task.refuse_analyses(folder)
+    task.refuse_analyses(folder, names)
     if (folder / "shared").is_dir():
         raise LimbeckError(
             f"{folder}: is a sweep over data or teachers, but an analysis needs one of each; sweep them separately"
@@ -61,7 +69,7 @@ def _check_name(name: str) -> None:
 def _measured(task: Task, folder: Path) -> list[Measured]:
     """The measurements of a run, made again."""
     student = task.measure_student("student", load_matcher(folder / "student"), task.recipe)
-    return finish([*measure_references(task).values(), student])
+    return finish([*measure_references(task).values(), replace(student, model=folder / "student")])
 
 
 def _swept(task: Task, folder: Path) -> list[Measured]:

@@ -16,10 +16,12 @@ from limbeck.evaluation.pair_vectors import PairVectors, pair_vectors
 from limbeck.progress import say
 from limbeck.report.analyses import SettingPoint, TrainTest, generalisation, sensitivity
 from limbeck.report.analyses.base import Result
-from limbeck.report.analyses.measured_run import MeasuredModel, MeasuredRun
+from limbeck.report.analyses.measured_run import AttentionModels, MeasuredModel, MeasuredPairs, MeasuredRun
 from limbeck.report.analyses.registry import analyses
 from limbeck.report.analyses.stored import NOT_KEPT, forget, leave_out, store
 from limbeck.report.formatting import listed
+from limbeck.runs.attention_models import attention_models
+from limbeck.runs.counted_axis import CountedAxis, counted_axis
 from limbeck.runs.grid import Axis
 from limbeck.runs.results import Measured
 from limbeck.runs.teacher_step import prepare_teacher
@@ -27,6 +29,7 @@ from limbeck.training.queries import draw
 
 if TYPE_CHECKING:
     from limbeck.runs.ranking_task import RankingTask
+    from limbeck.runs.task import Task
 
 MOST_QUERIES = 1000  # whose scores are used; more would not change the plots
 
@@ -44,6 +47,22 @@ class Analyst:
         for name in names:
             say(f"Analysing: {name.replace('_', ' ')}")
             store(self.folder, name, partial(known[name].of, self.measured), strict)
+
+
+def analyse_pairs(
+    task: Task,
+    pairs: Sequence[tuple[str, ...]],
+    measured: Sequence[Measured],
+    folder: Path,
+    names: Sequence[str],
+    strict: bool = False,
+) -> None:
+    """Those of the analyses called `names` that read pairs, of some test `pairs`."""
+    known, run = analyses(), MeasuredPairs(partial(attention_models, task, measured, pairs))
+    for name in names:
+        if known[name].reads_pairs:
+            say(f"Analysing: {name.replace('_', ' ')}")
+            store(folder, name, partial(known[name].of_pairs, run), strict)
 
 
 def measured_run(task: RankingTask, measured: Sequence[Measured], folder: Path) -> MeasuredRun:
@@ -65,6 +84,7 @@ def measured_run(task: RankingTask, measured: Sequence[Measured], folder: Path) 
         document_length=recipe.student.document_length,
         teacher_matrix=partial(_teacher_matrix, task, labels),
         teacher_vectors=partial(_teacher_vectors, task),
+        attention=partial(_attention, task, labels, measured),
     )
 
 
@@ -97,6 +117,15 @@ def _teacher_vectors(task: RankingTask, lists: Mapping[str, Sequence[str]]) -> P
     return pair_vectors(teacher, task.data, lists)
 
 
+def _attention(task: RankingTask, labels: Qrels, measured: Sequence[Measured]) -> AttentionModels:
+    """Each query with its first relevant document."""
+    level = task.recipe.evaluation.relevance_level
+    relevant = {query: positives(labels[query], level) for query in draw(labels, len(labels), task.recipe.data_seed)}
+    data = task.data
+    pairs = [(data.queries[query], data.corpus[found[0]]) for query, found in relevant.items() if found]
+    return attention_models(task, measured, pairs)
+
+
 class _Placed(NamedTuple):
     """A measurement at its position on the axis, for the line `name`."""
 
@@ -115,7 +144,8 @@ def analyse_axis(
     """Quality along the single numeric axis of a sweep, one line for each setting of the others; also train and test.
 
     `points` are (settings, seed, measurement); for train against test, models are compared with the teacher in
-    `measured`. A grid with no numeric axis, or with several, has no such plot; its settings are judged one by one.
+    `measured`. A grid with no numeric axis, or with several, has no such plot; its settings are judged one by one. An
+    axis with words around a number, such as `first:2`, has a plot too.
     """
     for name in ("sensitivity", "generalisation"):  # from an earlier grid in this directory
         forget(folder, name)
@@ -134,6 +164,13 @@ def analyse_axis(
     elif numeric:
         varied = listed([axis.key for axis in numeric])
         leave_out(folder, "sensitivity", f"{varied} vary at once, but a curve needs a single key; sweep one at a time")
+    elif (counted := counted_axis(axes)) is not None:
+        settings = [
+            SettingPoint(_counted_name(place, counted), counted.places[place[counted.key]][1], quality, seed)
+            for place, seed, quality in ((place, seed, found.row.measures[measure]) for place, seed, found in points)
+            if place[counted.key] in counted.places
+        ]
+        store(folder, "sensitivity", lambda: sensitivity(settings, counted.title, measure))
     teachers = [one for one in measured if one.row.kind == "teacher"]
     lacking = _lacks_train_test(placed, teachers, measure)
     if lacking is None:
@@ -157,6 +194,12 @@ def _lacks_train_test(placed: Sequence[_Placed], teachers: Sequence[Measured], m
 
 def _generalisation(curves: Sequence[_Placed], measure: str, key: str) -> Result:
     return generalisation([_train_test(one, measure) for one in curves], measure, setting=key)
+
+
+def _counted_name(place: dict[str, str], axis: CountedAxis) -> str:
+    """The words around the number, where they differ, and the values of the other axes."""
+    others = [value for key, value in place.items() if key != axis.key]
+    return ", ".join(part for part in (axis.line(place[axis.key]), *others) if part) or "student"
 
 
 def _line_name(place: dict[str, str], key: str) -> str:

@@ -37,6 +37,12 @@ def read_measured(place: Path, result_type: type[SystemResult]) -> Measured:
     try:
         found = read_sealed(place / RESULT)
         result = result_type.from_json(found["result"])
-        return Measured(ResultRow(**found["row"]), result, found["run"], found.get("distances"))
+        return Measured(ResultRow(**found["row"]), result, found["run"], found.get("distances"), _student_in(place))
     except (TypeError, KeyError, ValueError) as error:
         raise LimbeckError(f"{place}: its result is damaged; remove that directory and run again") from error
+
+
+def _student_in(place: Path) -> Path | None:
+    """The student of a run of a sweep, where its weights were kept."""
+    folder = place / "student"
+    return folder if folder.is_dir() else None

@@ -24,10 +24,13 @@ from limbeck.recipe.data_spec import DataSpec
 from limbeck.recipe.evaluation_spec import EvaluationSpec
 from limbeck.recipe.recipe import Recipe
 from limbeck.recipe.stage import ListSpec, Stage
+from limbeck.report.analyses.registry import analyses
+from limbeck.runs.analyse import analyse_pairs
 from limbeck.runs.pair_bench import PairBench
 from limbeck.runs.pair_checks import check_pairs
 from limbeck.runs.pair_classes import grade_range, scaled
 from limbeck.runs.pair_splits import PairSplits, split_pairs, unlabelled_pairs
+from limbeck.runs.results import Measured
 from limbeck.runs.task import DevMeasure, Task
 from limbeck.stores import ScoreStore
 from limbeck.training.lists import TextLists, draw_rows
@@ -96,8 +99,16 @@ class PairTask(Task):
         wanted = self.recipe.student.output_count
         return matcher.outputs == wanted or max(matcher.outputs, wanted) <= 2
 
-    def refuse_analyses(self, folder: Path) -> None:
-        raise LimbeckError(f"{folder}: is a run on pairs, and analyses require rankings; its report has the tables")
+    def refuse_analyses(self, folder: Path, names: Sequence[str]) -> None:
+        wrong = next((name for name in names if not analyses()[name].reads_pairs), None)
+        if wrong is not None:
+            problem = f"{folder}: is a run on pairs, and {wrong} requires rankings"
+            raise LimbeckError(f"{problem}; its report has the tables")
+
+    def analyse(self, measured: Sequence[Measured], folder: Path, names: Sequence[str], strict: bool = False) -> None:
+        test = self.splits.test
+        order = np.random.default_rng(self.recipe.data_seed).permutation(len(test)).tolist()
+        analyse_pairs(self, [test[row].texts for row in order], measured, folder, names, strict)
 
     @cached_property
     def measures(self) -> list[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +48,7 @@ class Measured:
     result: SystemResult
     run: Run  # of the test queries, and of training queries if some were measured
     distances: list[float] | None = None  # between its embeddings of test queries: see `query_distances`
+    model: Path | None = None  # a student's folder, if its weights were kept
     teacher: str | None = None  # the row to compare it with; the first teacher's by default
 
 
@@ -70,7 +72,7 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
         pairs_per_second=max((row.pairs_per_second for row in rows if row.pairs_per_second is not None), default=None),
     )
     result = type(measured[0].result).over_seeds([one.result for one in measured])
-    return Measured(row, result, measured[0].run, measured[0].distances)
+    return Measured(row, result, measured[0].run, measured[0].distances, measured[0].model)
 
 
 def finish(rows: list[Measured], against: str | None = None) -> list[Measured]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,4 +68,5 @@ def _measured(task: Task, student: Matcher) -> Trained:
         task.result_type,
         weights_digest(student),
     )
+    own = replace(own, model=task.folder / "student")
     return Trained([task], references, [own], [({}, recipe.seed, own)])

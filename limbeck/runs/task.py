@@ -137,8 +137,8 @@ class Task(ABC):
     def can_measure(self, matcher: Matcher) -> bool:
         """Whether a model's number of scores per pair fits the task."""
 
-    def refuse_analyses(self, folder: Path) -> None:  # noqa: B027 (most tasks have analyses)
-        """Raise an error if a finished run of this task cannot be analysed further."""
+    def refuse_analyses(self, folder: Path, names: Sequence[str]) -> None:  # noqa: B027 (most tasks have all of them)
+        """Raise an error if a finished run of this task cannot have the analyses in `names`."""
 
     def analyse(self, measured: Sequence[Measured], folder: Path, names: Sequence[str], strict: bool = False) -> None:  # noqa: B027
         """Compute those analyses in `names` that this task has, and store them in `folder`."""

@@ -6,6 +6,7 @@ the versions of all libraries; it can be deleted at any time.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 import torch
 
 from limbeck.data.cache import cache_directory
+from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
 from limbeck.progress import say
-from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.choice import installed_runtimes, measured_source
 from limbeck.runtimes.measure import Measured, measure
 from limbeck.runtimes.processor import processor_name
 from limbeck.runtimes.sample import Sample, sample_of
@@ -49,13 +51,22 @@ class Choice:
 
 
 def use_best(matcher: Matcher, single: bool) -> Matcher:
-    """Run the matcher in the best runtime for single texts, or for batches; measured on built-in texts if nothing is
-    remembered of it. On a GPU, in bfloat16 or without a transformer it stays in torch.
+    """Run the matcher in the best runtime for single texts, or for batches; measured now if nothing is remembered of
+    it. On a GPU, in bfloat16 or without a transformer it stays in torch.
     """
     if matcher.bf16 or matcher.device.type != "cpu" or not encoders(matcher):
         return matcher
-    choice = remembered(matcher) or choose(matcher, sample_of(), [torch.get_num_threads()])
+    choice = remembered(matcher) or choose(matcher, _sample(), [torch.get_num_threads()])
     return use_runtime(matcher, choice.single if single else choice.batch)
+
+
+def _sample() -> Sample:
+    """Texts of the data that the command reads, or built-in ones where these have no queries or no documents."""
+    source = measured_source()
+    if source is not None:
+        with suppress(LimbeckError):
+            return sample_of(source)
+    return sample_of()
 
 
 def choose(matcher: Matcher, sample: Sample, threads: list[int]) -> Choice:

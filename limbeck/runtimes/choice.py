@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from limbeck.errors import LimbeckError, did_you_mean
@@ -44,6 +46,24 @@ def require_runtime(name: str, option: str = "--runtime", only_run: bool = False
 def installed_runtimes() -> list[str]:
     """The runtimes whose packages are installed."""
     return [name for name in RUNTIMES if missing_package(name) is None]
+
+
+_texts: ContextVar[str | None] = ContextVar("limbeck_measured_texts", default=None)
+
+
+@contextmanager
+def measuring_on(source: object) -> Iterator[None]:
+    """Let `auto` measure on texts of this data set inside the block; what is not the name of one is ignored."""
+    token = _texts.set(str(source) if isinstance(source, str | Path) else None)
+    try:
+        yield
+    finally:
+        _texts.reset(token)
+
+
+def measured_source() -> str | None:
+    """The data set that `auto` shall measure on, if there is one."""
+    return _texts.get()
 
 
 @contextmanager

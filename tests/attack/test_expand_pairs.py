@@ -139,7 +139,9 @@ def test_killed_at_any_point_a_command_ends_with_the_same_result(
         how = ["pairs", source, "--how", "neighbours", "--below", "2.0", "--near", "200"]
     seconds = finish_forked(*how, "--out", tmp_path / "whole")
     chance, hits = random.Random(7), 0
-    for number in range(ROUNDS):
+    for number in range(4 * ROUNDS):
+        if number >= ROUNDS and hits >= ROUNDS // 4:
+            break  # more rounds only where a busy machine let too many kills come too late
         out = tmp_path / f"killed-{number}"
         if number < PROCESSES:
             kill_and_finish(*how, "--out", out, within=2 * seconds, chance=chance)
@@ -151,5 +153,5 @@ def test_killed_at_any_point_a_command_ends_with_the_same_result(
         assert content(out) == content(tmp_path / "whole")
         shutil.rmtree(out)
     assert not [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")]
-    print(f"{verb}: {ROUNDS} rounds, {hits} kills hit the work, all ended the same")
+    print(f"{verb}: {number} rounds, {hits} kills hit the work, all ended the same")
     assert hits >= ROUNDS // 4

@@ -107,9 +107,12 @@ def test_auto_uses_what_was_measured(limbeck, models, beir, tmp_path, monkeypatc
     monkeypatch.setattr(auto, "use_runtime", lambda matcher, name: used.append(name) or use(matcher, name))
     out = tmp_path / "index"
     assert limbeck("index", models["dual_encoder"], beir, "--out", out, "--runtime", "auto").code == 0
-    assert asked == ["pydocs"] and used[-1] == "onnx"  # the best in batches
+    assert asked == [str(beir)] and used[-1] == "onnx"  # the best in batches, on the texts at hand
     assert limbeck("search", out, "copy the file", "--runtime", "auto").code == 0
-    assert asked == ["pydocs"] and used[-1] == "int8"  # the best for one query, without measuring again
+    assert asked == [str(beir)] and used[-1] == "int8"  # the best for one query, without measuring again
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "another"))
+    assert limbeck("search", out, "copy the file", "--runtime", "auto").code == 0
+    assert asked == [str(beir), "pydocs"]  # a search reads no data set
 
 
 def row(runtime: str, single: float, batch: float, quality: float, threads: int = 2) -> Measured:

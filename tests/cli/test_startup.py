@@ -10,7 +10,7 @@ import sys
 import pytest
 
 HEAVY = "torch transformers sentence_transformers sklearn scipy pandas faiss bm25s ir_measures onnxruntime ray".split()
-VERBS = "demo recipes distill sweep annotate index search expand tune pairs score evaluate report".split()
+VERBS = "demo recipes distill sweep annotate index search expand tune pairs score evaluate inspect report".split()
 
 WRONG = [
     ["distill", "/no/recipe.yaml"],
@@ -29,6 +29,8 @@ WRONG = [
     ["evaluate", "/no/model", "pydocs"],
     ["evaluate", "bm25", "pydocs", "--against", "/no/model"],
     ["evaluate", "bm25", "pydocs", "--fail-below", "nothing"],
+    ["inspect", "/no/model", "a", "b"],
+    ["inspect", "minilm", "", "b"],
     ["report", "/no/run"],
 ]
 

@@ -16,7 +16,8 @@ from limbeck.report.run import run_report
 from limbeck.runs.add_analyses import add_analyses
 from limbeck.runs.sweep import sweep
 
-ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists", "distances", "pair_map"]
+MAPS = ["pair_map", "attention_maps"]
+ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists", "distances", *MAPS]
 
 
 def analyses(folder):

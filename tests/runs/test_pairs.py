@@ -516,7 +516,7 @@ def test_a_separator_inside_a_text_does_not_move_the_border(recipe, pairs, tmp_p
 def test_snapshots_are_of_rankings_and_do_not_stop_a_pair_task(recipe, tmp_path):
     recipe["evaluation"]["analyses"] = ["snapshots"]
     assert distill(recipe, tmp_path / "run").rows
-    with pytest.raises(LimbeckError, match="is a run on pairs, and analyses require rankings"):
+    with pytest.raises(LimbeckError, match="is a run on pairs, and wins requires rankings"):
         add_analyses(tmp_path / "run", ["wins"])
 
 

@@ -8,6 +8,7 @@ that turns the result into a section of a report. Importing this package registe
     Report("My models", "", [score_distributions_section(result)]).write("analyses.html")
 """
 
+from limbeck.report.analyses.attention_maps import AttentionMaps, attention_maps, attention_maps_section
 from limbeck.report.analyses.disagreements import Disagreement, Disagreements, disagreements, disagreements_section
 from limbeck.report.analyses.distances import Distances, distances, distances_section
 from limbeck.report.analyses.generalisation import (
@@ -39,6 +40,7 @@ from limbeck.report.analyses.top_lists import TopLists, average_overlap, top_lis
 from limbeck.report.analyses.wins_and_losses import WinsAndLosses, wins_and_losses, wins_and_losses_section
 
 __all__ = [
+    "AttentionMaps",
     "Disagreement",
     "Disagreements",
     "Distances",
@@ -52,6 +54,8 @@ __all__ = [
     "TopLists",
     "TrainTest",
     "WinsAndLosses",
+    "attention_maps",
+    "attention_maps_section",
     "average_overlap",
     "dimensions_needed",
     "disagreements",

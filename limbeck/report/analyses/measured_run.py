@@ -13,6 +13,8 @@ from limbeck.errors import LimbeckError
 if TYPE_CHECKING:
     from limbeck.evaluation.pair_vectors import PairVectors
     from limbeck.evaluation.ranking_result import RankingResult
+    from limbeck.matchers import Matcher
+    from limbeck.objectives.attention import virt
 
 Role = Literal["teacher", "baseline", "student"]
 BM25 = "BM25"
@@ -34,6 +36,21 @@ class MeasuredModel:
     def quality(self) -> float:
         """The first measure."""
         return next(iter(self.measures.values()))
+
+
+@dataclass(frozen=True)
+class AttentionModels:
+    """What the analysis of attention maps reads."""
+
+    pairs: Sequence[tuple[str, str]]  # some test pairs
+    teacher: Callable[[], Matcher]
+    students: Mapping[str, Callable[[], Matcher]]  # those whose weights were kept
+    objectives: Mapping[str, virt] = field(default_factory=dict)  # which layers belong together; of each student
+    layer: int | None = None  # to draw, of the students; the last by default
+
+
+def _no_attention() -> AttentionModels:
+    raise LimbeckError("the teacher has no model to show attention; give teacher.model")
 
 
 def _no_matrix() -> Run:
@@ -58,6 +75,7 @@ class MeasuredRun:
     document_length: int = 128  # maximum tokens of a document for the student
     teacher_matrix: Callable[[], Run] = _no_matrix  # the teacher's scores of some queries, each with all documents
     teacher_vectors: Callable[[Mapping[str, Sequence[str]]], PairVectors] = _no_vectors  # of each query's documents
+    attention: Callable[[], AttentionModels] = _no_attention
 
     @property
     def students(self) -> list[MeasuredModel]:
@@ -84,3 +102,10 @@ class MeasuredRun:
     def all_scores(self, labels: Qrels | None = None) -> dict[str, Run]:
         """The scores of every model by name, except BM25, whose scores are not comparable."""
         return {model.name: self.scores(model, labels) for model in self.models if model.name != BM25}
+
+
+@dataclass(frozen=True)
+class MeasuredPairs:
+    """A finished run on pairs."""
+
+    attention: Callable[[], AttentionModels] = _no_attention

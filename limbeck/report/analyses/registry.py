@@ -22,10 +22,10 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import AfterValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
-from limbeck.errors import did_you_mean
+from limbeck.errors import LimbeckError, did_you_mean
 from limbeck.plugins import load_plugins
 from limbeck.report.analyses.base import Result
-from limbeck.report.analyses.measured_run import MeasuredRun
+from limbeck.report.analyses.measured_run import MeasuredPairs, MeasuredRun
 from limbeck.report.blocks import Section
 from limbeck.report.colours import Colours
 
@@ -38,6 +38,7 @@ class Analysis(Result):
     about: ClassVar[str]  # one line for the help: what it shows
     place: ClassVar[int] = 1000  # position in the report, ascending
     by_default: ClassVar[bool] = False  # used if a recipe names no analyses; not for plugins
+    reads_pairs: ClassVar[bool] = False  # whether it has `of_pairs`; all have `of`, for rankings
     made_by: ClassVar[str] = ""  # how it is made, if recipes cannot ask for it
     dropped: ClassVar[str] = ""  # a key of older results, which can no longer be shown
 
@@ -45,6 +46,11 @@ class Analysis(Result):
     def of(cls, run: MeasuredRun) -> Analysis:
         """Compute it. If the run lacks something, raise a `LimbeckError`, which the report shows instead."""
         raise NotImplementedError
+
+    @classmethod
+    def of_pairs(cls, run: MeasuredPairs) -> Analysis:
+        """Compute it for a run on pairs."""
+        raise LimbeckError(f"{cls.name} requires rankings, and this is a run on pairs; its report has the tables")
 
     def section(self, colours: Colours) -> Section:
         """The section of the report; `colours[model]` is the number of a model's colour in all plots."""
