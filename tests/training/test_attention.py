@@ -47,9 +47,9 @@ def test_chunks_and_gradient_caching_leave_the_gradients_as_they_are(tiny_bert, 
     ("kind", "objectives"),
     [
         ("dual_encoder", ["virt(layers=first:1)"]),
-        ("dipair", ["one_hot", "virt"]),
-        ("colbert", ["one_hot", "virt"]),
         ("virt", ["one_hot", "virt"]),
+        pytest.param("dipair", ["one_hot", "virt"], marks=pytest.mark.full),
+        pytest.param("colbert", ["one_hot", "virt"], marks=pytest.mark.full),
     ],
 )
 def test_two_processes_have_the_gradients_of_one(tiny_bert, tmp_path, kind, objectives):
