@@ -23,7 +23,8 @@ def attention_models(task: Task, measured: Sequence[Measured], pairs: Sequence[t
     two = [(texts[0], texts[1]) for texts in pairs if len(texts) == 2]
     if not two:
         raise LimbeckError("maps of attention need test pairs of two texts; this run has none")
-    students = [one for one in measured if one.row.kind == "student"]
+    every = [one for one in measured if one.row.kind == "student"]
+    students = [one for one in every if one.teacher == every[0].teacher]  # a sweep may have several teachers
     kept = {one.row.name: partial(load_matcher, one.model) for one in students if one.model is not None}
     if not kept:
         raise LimbeckError("the students' weights were dropped; run the sweep without --drop-students")
