@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from limbeck.errors import LimbeckError, bad_input
-from limbeck.files import alone_in, make_directory, naming_disk_errors, read_json, write_json
+from limbeck.files import alone_in, make_directory, naming_disk_errors, read_json, recover_directory, write_json
 from limbeck.progress import progress, say
 from limbeck.search.checks import record_of
-from limbeck.search.manifest import IndexManifest, is_an_index
+from limbeck.search.manifest import NAME, IndexManifest, is_an_index
 from limbeck.search.sparse import SparseIndex
 
 WORK = "work"
@@ -71,7 +71,8 @@ def _leave_nothing(out: Path) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove files that are not in the manifest: parts that were replaced or never finished."""
+    """Remove files that are not in the manifest: parts that were replaced or never finished, and its own remains."""
+    recover_directory(folder / NAME)
     named = set()
     if is_an_index(folder):
         named = {"/".join(Path(name).parts[:2]) for name in IndexManifest.load(folder).files}

@@ -225,3 +225,13 @@ def test_a_second_writer_gets_an_error_that_says_wait(
     with alone_in(index.path), pytest.raises(LimbeckError, match="another limbeck process is writing to it"):
         delete_passages(index.path, list(corpus)[:1])
     assert SearchIndex.open(index.path).manifest == index.manifest
+
+
+def test_a_change_removes_what_a_killed_one_left_of_the_list_of_files(model: DualEncoder, tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    corpus = make_corpus(30, 5)
+    build_index(model, passages_of(corpus), path)
+    names = {entry.name for entry in path.iterdir()}
+    (path / ".index.json.0123abcd.partial").write_text("{")
+    delete_passages(path, list(corpus)[:2])
+    assert {entry.name for entry in path.iterdir()} == names | {"deleted"}
