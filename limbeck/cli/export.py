@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
         ),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Write tokenizer, graph and configuration of a model. sentence-transformers loads it with backend="onnx"."""
+        """Write tokenizer, graph and configuration of a model as a folder that runs without torch."""
         from limbeck.cli.early import require_data, require_model
         from limbeck.errors import LimbeckError
         from limbeck.runtimes.choice import require_runtime

@@ -1,4 +1,4 @@
-"""Write a dual encoder as a folder that runs without torch, here and in sentence-transformers (`backend="onnx"`)."""
+"""Write a dual encoder as a folder that runs without torch, in the layout of sentence-transformers' ONNX backend."""
 
 from __future__ import annotations
 
