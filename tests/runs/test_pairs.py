@@ -152,10 +152,10 @@ def test_cached_outputs_train_the_head_as_the_encoder_itself_would(recipe, tmp_p
     distill(recipe, tmp_path / "cached")
     plain = DiPair._kept
 
-    def undropped(self, prepared, position, recompute):
+    def undropped(self, prepared, position, recompute, *watch):
         mode = self.encoders.training
         self.encoders.eval()
-        found = plain(self, prepared, position, recompute)
+        found = plain(self, prepared, position, recompute, *watch)
         self.encoders.train(mode)
         return found
 
