@@ -9,7 +9,10 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
+
+from tqdm import tqdm
 
 FEWEST = 0.02  # seconds that a command is given
 
@@ -26,6 +29,7 @@ def fork(*arguments: object) -> int:
         silence = os.open(os.devnull, os.O_RDWR)
         for handle in (0, 1, 2):
             os.dup2(silence, handle)
+        tqdm.set_lock(threading.RLock())  # its own lock is shared with forks: a killed one would keep it for ever
         code = _main(arguments)
     finally:
         os._exit(code)
