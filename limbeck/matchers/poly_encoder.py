@@ -12,12 +12,12 @@ from torch import Tensor
 from limbeck.matchers.config import architecture
 from limbeck.matchers.dipair import DiPair, SlotsConfig
 from limbeck.matchers.encoding import Encoded
-from limbeck.matchers.head_matcher import pool
+from limbeck.matchers.head_matcher import ClassifierConfig, pool
 from limbeck.matchers.interactions import Interaction, PolyAttention
 from limbeck.matchers.interactions.poly import Codes
 
 
-class PolyEncoderConfig(SlotsConfig):
+class PolyEncoderConfig(SlotsConfig, ClassifierConfig):
     """Several codes of one text, one vector of the other."""
 
     kind: Literal["poly_encoder"] = "poly_encoder"
@@ -51,7 +51,7 @@ class PolyEncoder(DiPair):
         return None
 
     def _make_head(self, dim: int) -> Interaction:
-        return PolyAttention(dim)
+        return PolyAttention(dim, self.settings.outputs, self.settings.dropout)
 
     def _select(self, states: Tensor, mask: Tensor, position: int) -> Encoded:
         if self.settings.tokens[position] > 1:

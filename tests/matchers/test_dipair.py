@@ -223,7 +223,10 @@ def test_slots_belong_to_a_dipair():
         matcher_config(tokens=(2, 2))
 
 
-@pytest.mark.parametrize("options", [{}, {"tokens": (1, 4), "pooling": "cls"}, {"separate": True}], ids=str)
+POLY_OPTIONS = [{}, {"tokens": (1, 4), "pooling": "cls"}, {"separate": True}, {"outputs": 3}]
+
+
+@pytest.mark.parametrize("options", POLY_OPTIONS, ids=str)
 def test_a_poly_encoder_goes_to_disk_and_scores_batches_as_pairs(tiny_bert, tmp_path, options):
     lengths = {"layers": 2, "query_length": 16, "document_length": 32}
     ours = disturb(build(matcher_config(kind="poly_encoder", start=tiny_bert, **lengths, **options)))
@@ -232,7 +235,35 @@ def test_a_poly_encoder_goes_to_disk_and_scores_batches_as_pairs(tiny_bert, tmp_
     assert again.kind == "poly_encoder" and again.identity() == ours.identity()
     alone = ours.score(PAIRS)
     assert same(again.score(PAIRS), alone)
-    assert same(ours(ours.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores.detach().numpy().reshape(-1), alone)
+    together = ours(ours.prepare(TextBatch(QUERIES, DOCUMENTS, None))).scores.detach().numpy()
+    assert same(together.reshape(np.shape(alone)), alone)
+
+
+@pytest.mark.parametrize("tokens", [(3, 1), (1, 3)], ids=str)
+def test_a_poly_encoder_with_classes_reads_both_vectors_in_the_order_of_the_texts(tiny_bert, tokens):
+    """A network with one hidden layer over (y, c) if the first text has the codes, over (c, y) if the second has."""
+    lengths = {"layers": 1, "query_length": 8, "document_length": 8}
+    ours = build(matcher_config(kind="poly_encoder", start=tiny_bert, tokens=tokens, outputs=3, **lengths)).eval()
+    texts = ("copy a file", "sort a list")
+    kept = [ours.encode([text], position)[0].astype(np.float64) for position, text in enumerate(texts)]
+    codes, single = (kept[0], kept[1][0]) if tokens[0] > 1 else (kept[1], kept[0][0])
+    gathered = softmax(codes @ single) @ codes
+    fused = np.concatenate([gathered, single] if tokens[0] > 1 else [single, gathered])
+    weights = {name: value.double().numpy() for name, value in ours.head.classifier.state_dict().items()}
+    inner = weights["hidden.weight"] @ fused + weights["hidden.bias"]
+    inner = inner * 0.5 * (1 + erf(inner / np.sqrt(2)))
+    wanted = weights["output.weight"] @ inner + weights["output.bias"]
+    assert np.allclose(ours.score([texts]), wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_dropout_of_a_poly_encoder_acts_in_training_only(tiny_bert, outputs):
+    lengths = {"layers": 1, "query_length": 8, "document_length": 8, "inner_dropout": 0}
+    ours = build(matcher_config(kind="poly_encoder", start=tiny_bert, dropout=0.5, outputs=outputs, **lengths))
+    batch = ours.prepare(TextBatch(QUERIES, DOCUMENTS, None))
+    drawn = [ours.train()(batch).scores for _ in range(2)]
+    assert not torch.equal(*drawn)
+    assert torch.equal(*[ours.eval()(batch).scores for _ in range(2)])
 
 
 def test_the_poly_encoders_formula_by_hand(tiny_bert):

@@ -26,7 +26,7 @@ def small(pairs, tiny_bert):  # noqa: F811
 
 
 def test_every_student_of_the_paper_learns_attention(small, tmp_path):
-    kinds = "virt-adapted,virt-no-interaction,siamese,sentence-t5,deformer,dipair-8-16"
+    kinds = "virt-adapted,virt-no-interaction,siamese,sentence-t5,deformer,dipair-8-16,poly-encoder-360"
     lengths = [f"{who}.document_length=18" for who in ("teacher.train", "student")]  # DiPair keeps 16 tokens
     result = sweep("virt-laptop", [f"variant={kinds}"], out=tmp_path / "s", overrides=[*small, *lengths])
     students, names = [row for row in result.rows if row.kind == "student"], kinds.split(",")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from limbeck.matchers.encoding import Encoded, TokenVectors
 from limbeck.matchers.interactions.base import Interaction, Prepared, interaction
+from limbeck.matchers.interactions.fusion import PARTS, WIDER, Classifier, fuse
 
 
 @interaction
@@ -17,19 +18,24 @@ class PolyAttention(Interaction):
     """s = a <y, c> + b, y = sum_i softmax_i(<y_i, c>) y_i: the single vector c attends to the codes y_1 ... y_m.
 
     Humeau et al. have no a and b, because they only rank; here they are learnt, so that s can be a probability's logit.
+    With several outputs, a small network reads the two vectors, in the order of the texts, as Siamese's does.
     """
 
     name = "poly"
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, outputs: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        self.dim = dim
-        self.scale = nn.Parameter(torch.tensor(dim**-0.5))
-        self.offset = nn.Parameter(torch.tensor(0.0))
+        self.dim, self.outputs, self.rate = dim, outputs, dropout
+        if outputs == 1:
+            self.scale = nn.Parameter(torch.tensor(dim**-0.5))
+            self.offset = nn.Parameter(torch.tensor(0.0))
+            self.dropout = nn.Dropout(dropout)
+        else:
+            self.classifier = Classifier(PARTS["siamese"] * dim, WIDER * dim, outputs, "mlp", dropout)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return {"dim": self.dim}
+        return {"dim": self.dim, "outputs": self.outputs, "dropout": self.rate}
 
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
         assert isinstance(encoded, TokenVectors)
@@ -38,10 +44,14 @@ class PolyAttention(Interaction):
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         """The text with more than one slot has the codes."""
         (left,), (right,) = texts
-        codes, vector = (left, right) if right.shape[1] == 1 else (right, left)
+        first = right.shape[1] == 1  # the codes are of the first text
+        codes, vector = (left, right) if first else (right, left)
         logits = codes @ vector.transpose(1, 2)  # [pairs, codes, 1]
-        found = (logits.softmax(dim=1) * logits).sum(dim=1)  # <sum_i w_i y_i, c> = sum_i w_i <y_i, c>
-        return self.scale * found + self.offset
+        gathered = (logits.softmax(dim=1).transpose(1, 2) @ codes).squeeze(1)  # [pairs, dim]
+        single = vector.squeeze(1)
+        if self.outputs == 1:
+            return self.scale * (self.dropout(gathered) * single).sum(dim=1, keepdim=True) + self.offset
+        return self.classifier(fuse(gathered, single, "siamese") if first else fuse(single, gathered, "siamese"))
 
 
 class Codes(nn.Module):
