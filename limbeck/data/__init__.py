@@ -1,7 +1,7 @@
 """Data sets (`dataset`), and readers for common formats.
 
 data = load("my/beir/folder")          # or an MS MARCO or DPR folder, a pair file or folder,
-data = load("hf:mteb/scifact")         # a hub name, `ir:msmarco-passage/dev/small`, or `pydocs`
+data = load("hf:mteb/scifact")         # a hub name, `ir:msmarco-passage/dev/small`, `pydocs` or `pydocs:all`
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from limbeck.data.trec import read_qrels, read_run, write_qrels, write_run
 from limbeck.data.triples import Triples, load_text_triples, read_triples
 from limbeck.errors import LimbeckError, bad_input
 
+BUILT_IN = ("pydocs", "pydocs:all")
 _FOLDERS = (
     "corpus.jsonl (BEIR), collection.tsv (MS MARCO), psgs_w100.tsv or *train*.json (DPR), "
     "{train,dev,test}.{jsonl,csv,tsv,parquet} (pairs)"
@@ -35,6 +36,10 @@ def load(source: str | Path) -> RankingData | PairData:
         from limbeck.data.pydocs import load_pydocs
 
         return load_pydocs()
+    if name == "pydocs:all":
+        from limbeck.data.all_pydocs import load_all_pydocs
+
+        return load_all_pydocs()
     if name.startswith("hf:"):
         from limbeck.data.hub import load_hub
 
@@ -51,7 +56,7 @@ def load(source: str | Path) -> RankingData | PairData:
 def require_source(source: str | Path) -> None:
     """Refuse a data set that does not exist. This check is fast, while importing the readers is slow."""
     name = str(source)
-    if name == "pydocs" or name.startswith(("hf:", "ir:")) or Path(source).expanduser().exists():
+    if name in BUILT_IN or name.startswith(("hf:", "ir:")) or Path(source).expanduser().exists():
         return
     raise LimbeckError(
         f"{name}: no such file or folder; give a folder, a pair file, `hf:owner/name`, `ir:name`, or `pydocs`"

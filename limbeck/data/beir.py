@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import IO, Any
 
 from limbeck.data.dataset import Qrels, RankingData
 from limbeck.data.lines import bare_stem, plain_or_gz, require
@@ -11,6 +14,7 @@ from limbeck.data.texts import Texts
 from limbeck.data.trec import read_qrels
 from limbeck.data.written import require_unchanged
 from limbeck.errors import bad_input
+from limbeck.files import write_atomically
 
 _LAYOUT = "a BEIR folder contains corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv"
 
@@ -40,3 +44,30 @@ def _qrels(folder: Path, queries: Texts, corpus: Texts) -> dict[str, Qrels]:
         raise bad_input(folder, "contains no .tsv file", _LAYOUT)
     order = sorted(splits, key=lambda name: (["train", "dev", "test", name].index(name), name))
     return {name: read_qrels(splits[name], queries, corpus) for name in order}
+
+
+def write_beir(data: RankingData, folder: Path) -> None:
+    """Write a data set as a BEIR folder, into a folder that is being written."""
+    with write_atomically(folder / "corpus.jsonl", "w") as handle:
+        for key, title, text in data.corpus.records():
+            write_line(handle, {"_id": key, "title": title, "text": text})
+    write_queries(data, folder)
+
+
+def write_queries(data: RankingData, folder: Path) -> None:
+    """Write the queries and judgements of a BEIR folder; a split without judgements has no file."""
+    with write_atomically(folder / "queries.jsonl", "w") as handle:
+        for key, text in data.queries.items():
+            write_line(handle, {"_id": key, "text": text})
+    for split, qrels in data.qrels.items():
+        if not qrels:
+            continue
+        with write_atomically(folder / "qrels" / f"{split}.tsv", "w") as handle:
+            handle.write("query-id\tcorpus-id\tscore\n")
+            for query, grades in qrels.items():
+                handle.writelines(f"{query}\t{document}\t{grade}\n" for document, grade in grades.items())
+
+
+def write_line(handle: IO[str], record: Mapping[str, Any]) -> None:
+    """A line of a .jsonl file."""
+    handle.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import os
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -105,15 +105,15 @@ def docstrings() -> Iterator[Docstring]:
     for module in COMPILED_MODULES:
         yield from _live_docstrings(module, python_functions=False)
     library = Path(sysconfig.get_path("stdlib"))
-    with _garbage_collection_paused():
-        for module, path in _source_files(library):
+    with collecting_paused():
+        for module, path in source_files(library, SKIPPED_FOLDERS):
             yield from _source_docstrings(module, path)
     for module in NUMPY_MODULES:
         yield from _live_docstrings(module, python_functions=True)
 
 
 @contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
+def collecting_paused() -> Iterator[None]:
     """Pause garbage collection: syntax trees have no cycles, and collecting while they grow doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
@@ -124,36 +124,38 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _source_files(library: Path) -> Iterator[tuple[str, Path]]:
+def source_files(library: Path, skipped: Collection[str], private: bool = False) -> Iterator[tuple[str, Path]]:
+    """The modules below a folder, by the name they have there, and their files; the folder's own module is ""."""
     for folder, folders, files in os.walk(library):
-        folders[:] = sorted(f for f in folders if f not in SKIPPED_FOLDERS and Path(folder, f, "__init__.py").exists())
+        folders[:] = sorted(f for f in folders if f not in skipped and Path(folder, f, "__init__.py").exists())
         for file in sorted(files):
             path = Path(folder, file)
             parts = path.relative_to(library).with_suffix("").parts
-            if path.suffix == ".py" and (_is_public(parts[-1]) or parts[0] in PUBLIC_NAMES):
+            if path.suffix == ".py" and (private or is_public(parts[-1]) or parts[0] in PUBLIC_NAMES):
                 yield ".".join(part for part in parts if part != "__init__"), path
 
 
 def _source_docstrings(module: str, path: Path) -> Iterator[Docstring]:
     tree = ast.parse(path.read_bytes())
     known_as = PUBLIC_NAMES.get(module, module)
-
-    def walk(body: list[ast.stmt], prefix: str) -> Iterator[Docstring]:
-        for node in body:
-            if isinstance(node, ast.If | ast.Try):
-                yield from walk([*node.body, *node.orelse], prefix)
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _is_public(node.name):
-                name = f"{prefix}.{node.name}"
-                text = ast.get_docstring(node)
-                if text:
-                    yield Docstring(known_as, name, text)
-                if isinstance(node, ast.ClassDef):
-                    yield from walk(node.body, name)
-
     text = ast.get_docstring(tree)
     if text:
         yield Docstring(known_as, known_as, text)
-    yield from walk(tree.body, known_as)
+    yield from own_docstrings(tree.body, known_as)
+
+
+def own_docstrings(body: list[ast.stmt], module: str, prefix: str | None = None) -> Iterator[Docstring]:
+    """The docstrings of the public functions and classes that a module's syntax tree defines."""
+    for node in body:
+        if isinstance(node, ast.If | ast.Try):
+            yield from own_docstrings([*node.body, *node.orelse], module, prefix)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and is_public(node.name):
+            name = f"{prefix or module}.{node.name}"
+            text = ast.get_docstring(node)
+            if text:
+                yield Docstring(module, name, text)
+            if isinstance(node, ast.ClassDef):
+                yield from own_docstrings(node.body, module, name)
 
 
 def _live_docstrings(module: str, python_functions: bool) -> Iterator[Docstring]:
@@ -165,14 +167,14 @@ def _live_docstrings(module: str, python_functions: bool) -> Iterator[Docstring]
     known_as = PUBLIC_NAMES.get(module, module)
     prefix = "" if module == "builtins" else f"{known_as}."
     for name, value in sorted(namespace.items()):
-        if not _is_public(name) or not callable(value) or (inspect.isfunction(value) and not python_functions):
+        if not is_public(name) or not callable(value) or (inspect.isfunction(value) and not python_functions):
             continue
         if isinstance(value, type) and value.__module__.partition(".")[0] not in (module.partition(".")[0], known_as):
             continue
         yield from _documented(known_as, prefix + name, value)
         if isinstance(value, type):
             for member_name, member in sorted(vars(value).items()):
-                if _is_public(member_name) and (callable(member) or inspect.isdatadescriptor(member)):
+                if is_public(member_name) and (callable(member) or inspect.isdatadescriptor(member)):
                     yield from _documented(known_as, f"{prefix}{name}.{member_name}", member)
 
 
@@ -186,5 +188,5 @@ def _documented(module: str, name: str, value: object) -> Iterator[Docstring]:
         yield Docstring(module, name, inspect.cleandoc(text))
 
 
-def _is_public(name: str) -> bool:
+def is_public(name: str) -> bool:
     return not name.startswith("_") or (name.startswith("__") and name.endswith("__"))

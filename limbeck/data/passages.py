@@ -105,7 +105,7 @@ def load_texts(source: str | Path) -> Texts:
             lambda: batches_of(_table_rows(path)),
             lambda key: bad_input(path, f"duplicate text id {key!r}", "give every text a different id"),
         )
-    if not path.exists() and not re.match(r"(hf|ir):|pydocs$", str(source)):
+    if not path.exists() and not re.match(r"(hf|ir):|pydocs(:all)?$", str(source)):
         remedy = "check the path, or write hf:owner/name for a data set on the hub"
         raise bad_input(str(source), "no such file or folder", remedy)
     return load_passages(source, with_fields=False).corpus

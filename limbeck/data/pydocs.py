@@ -12,10 +12,12 @@ import hashlib
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from limbeck.data.dataset import RankingData, Texts
 from limbeck.data.docstrings import Docstring, docstrings
+from limbeck.data.package_docstrings import DISTRIBUTIONS
 
 QUERY_WORDS = range(3, 31)
 FEWEST_DOCUMENT_WORDS = 8
@@ -47,7 +49,12 @@ class Entry(NamedTuple):
 
 def load_pydocs() -> RankingData:
     """The built-in set, split by module; the same installed versions give the same data."""
-    entries = _without_copies([entry for docstring in docstrings() if (entry := _entry(docstring))])
+    return as_data_set("pydocs", docstrings())
+
+
+def as_data_set(name: str, found: Iterable[Docstring]) -> RankingData:
+    """Summaries as queries and the rest of each docstring as its document, split by module."""
+    entries = _without_copies([entry for docstring in found if (entry := _entry(docstring))])
     asked = Counter(entry.query_words for entry in entries)
     queries: dict[str, str] = {}
     qrels: dict[str, dict[str, dict[str, int]]] = {"train": {}, "dev": {}, "test": {}}
@@ -57,15 +64,21 @@ def load_pydocs() -> RankingData:
             queries[query_id] = entry.query
             qrels[split_of(entry.module)][query_id] = {entry.name: 1}
     corpus = Texts.from_dict({entry.name: f"{entry.name}\n{entry.document}" for entry in entries})
-    return RankingData("pydocs", corpus=corpus, queries=Texts.from_dict(queries), qrels=qrels)
+    return RankingData(name, corpus=corpus, queries=Texts.from_dict(queries), qrels=qrels)
 
 
 def split_of(module: str) -> str:
-    """The split of a module: a hash of its top-level package, so that a new version does not move other packages."""
-    package = module.partition(".")[0]
-    group = next((part for part in SEPARATE_PACKAGES if f"{module}.".startswith(f"{part}.")), package)
-    draw = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8, salt=SPLIT_SALT).digest(), "big") / 2**64
-    return "test" if draw < 0.2 else "dev" if draw < 0.32 else "train"
+    """The split of a module: a hash of its group of modules, so that a new version does not move other groups."""
+    draw = int.from_bytes(hashlib.blake2b(_group(module).encode(), digest_size=8, salt=SPLIT_SALT).digest(), "big")
+    return "test" if draw < 0.2 * 2**64 else "dev" if draw < 0.32 * 2**64 else "train"
+
+
+def _group(module: str) -> str:
+    """The modules that share a split: a top-level package, or a part of a package that is large."""
+    package, *inner = module.split(".")
+    if package in DISTRIBUTIONS:
+        return ".".join([package, *inner[:-1]][:3])
+    return next((part for part in SEPARATE_PACKAGES if f"{module}.".startswith(f"{part}.")), package)
 
 
 def summary_and_rest(text: str) -> tuple[str, str] | None:

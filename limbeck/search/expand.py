@@ -14,7 +14,6 @@ The last three and the rest of the data set appear together, when all is done.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,12 +21,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, repeat
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from limbeck.data import RankingData, Texts, load
+from limbeck.data.beir import write_line, write_queries
 from limbeck.data.by_kind import require_ranking
 from limbeck.data.passages import load_passages
 from limbeck.data.written import record_files
@@ -205,17 +205,12 @@ def _write(data: RankingData, fields: pa.Table | None, out: Path, expansions: It
         ):
             rows = zip(data.corpus.records(), expansions, others, strict=True)
             for (key, title, text), (queries, scores), other in track(rows, "Writing documents", len(data.corpus)):
-                _line(corpus, {"_id": key, "title": title, "text": " ".join(filter(None, [text, *queries])), **other})
-                _line(own, {"_id": key, "queries": queries} | ({} if scores is None else {"scores": scores}))
+                write_line(
+                    corpus, {"_id": key, "title": title, "text": " ".join(filter(None, [text, *queries])), **other}
+                )
+                write_line(own, {"_id": key, "queries": queries} | ({} if scores is None else {"scores": scores}))
                 count += len(queries)
-        with write_atomically(folder / "queries.jsonl", "w") as handle:
-            for key, text in data.queries.items():
-                _line(handle, {"_id": key, "text": text})
-        for split, qrels in data.qrels.items():
-            with write_atomically(folder / "qrels" / f"{split}.tsv", "w") as handle:
-                handle.write("query-id\tcorpus-id\tscore\n")
-                for query, grades in qrels.items():
-                    handle.writelines(f"{query}\t{document}\t{grade}\n" for document, grade in grades.items())
+        write_queries(data, folder)
         record_files(folder, "expand", {}, {}, leave_out=("samples.jsonl", "scores-*.jsonl"))
     return count
 
@@ -225,10 +220,6 @@ def _rows(fields: pa.Table) -> Iterator[dict[str, Any]]:
     for batch in fields.to_batches(max_chunksize=block_log.BLOCK):
         for row in batch.to_pylist():
             yield {name: value for name, value in row.items() if value is not None}
-
-
-def _line(handle: IO[str], record: dict[str, Any]) -> None:
-    handle.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def _link(file: Path, place: Path) -> None:

@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
+from limbeck.data import all_pydocs, load
 from limbeck.data.dataset import RankingData
+from limbeck.data.docstrings import Docstring
+from limbeck.data.package_docstrings import Package
 from limbeck.data.pydocs import load_pydocs, split_of, summary_and_rest
 
 FINGERPRINT = """
@@ -148,3 +151,63 @@ def test_prose_comes_before_parameters_and_links_to_others_go() -> None:
         "Notes\n-----\nAddition commutes.\n\nReferences\n----------\n.. [1] Euclid.\n"
     )
     assert summary_and_rest(text) == ("Add things.", "Addition commutes.\n\nParameters\na : int\n    A number.")
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A package as many are built: code in private modules, public names in `__init__` files."""
+    files = {
+        "__init__.py": '"""Sums and\n\nproducts."""\nfrom .maths import total\nfrom ._tools import *\n',
+        "_tools.py": '__all__ = ["tool"]\ndef tool():\n    """A tool."""\ndef hidden():\n    """Hidden."""\n',
+        "maths/__init__.py": "from ._sums import total\nfrom ..maths._products import Product as Product\n",
+        "maths/_sums.py": 'def total():\n    """The total."""\ndef helper():\n    """A helper."""\n',
+        "maths/_products.py": 'class Product:\n    """A product."""\n    def of(self):\n        """Of two."""\n',
+        "maths/open.py": 'def left():\n    """Left open."""\n',
+        "tests/__init__.py": 'def test():\n    """A test."""\n',
+        "broken/no_package.py": 'def lost():\n    """Not in a package."""\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return Package("sums", tmp_path)
+
+
+def test_what_packages_export_has_its_shortest_public_name_and_private_objects_are_left_out(package) -> None:
+    found = {docstring.name: docstring for docstring in package.docstrings()}
+    public = ["sums", "sums.tool", "sums.maths.Product", "sums.maths.Product.of", "sums.total", "sums.maths.open.left"]
+    assert sorted(found) == sorted(public)
+    assert found["sums.total"] == Docstring("sums.maths._sums", "sums.total", "The total.")
+
+
+def test_all_pydocs_contains_packages_and_comes_from_the_cache_the_second_time(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+    monkeypatch.setattr(all_pydocs, "docstrings", lambda: iter([DOCSTRING]))
+    monkeypatch.setattr(all_pydocs, "package_docstrings", lambda: iter([PACKAGED]))
+    made = load("pydocs:all")
+    assert list(made.corpus) == ["shutil.copyfile", "scipy.optimize.minimize"] and made.name == "pydocs:all"
+    monkeypatch.setattr(all_pydocs, "docstrings", lambda: pytest.fail("read again"))
+    again = load("pydocs:all")
+    assert dict(again.corpus.items()) == dict(made.corpus.items()) and again.qrels == {
+        split: own for split, own in made.qrels.items() if own
+    }
+    (corpus,) = tmp_path.rglob("corpus.jsonl")
+    corpus.write_text(corpus.read_text().replace("copies", "moves"))  # damaged: it is made again
+    monkeypatch.setattr(all_pydocs, "docstrings", lambda: iter([DOCSTRING]))
+    assert dict(load("pydocs:all").corpus.items()) == dict(made.corpus.items())
+
+
+DOCSTRING = Docstring(
+    "shutil", "shutil.copyfile", "Copy data from src to dst.\n\nIt copies the contents of one file to another one."
+)
+PACKAGED = Docstring(
+    "scipy.optimize._minimize",
+    "scipy.optimize.minimize",
+    "Minimization of scalar function of one or more variables.\n\nThe method and its options are given by arguments.",
+)
+
+
+def test_modules_of_a_part_of_a_package_share_a_split() -> None:
+    parts = ["scipy.optimize._minimize", "scipy.optimize._root", "scipy.optimize.elementwise"]
+    assert len({split_of(module) for module in parts}) == 1
+    groups = [f"sklearn.{part}._base" for part in "linear_model cluster svm tree ensemble metrics neighbors".split()]
+    assert len({split_of(module) for module in groups}) > 1
