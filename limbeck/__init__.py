@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from limbeck.api import (
         annotate,
+        compress,
         distill,
         evaluate,
         export,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _API = (
     "annotate",
+    "compress",
     "distill",
     "evaluate",
     "export",
@@ -58,6 +60,7 @@ __all__ = [
     "Recipe",
     "__version__",
     "annotate",
+    "compress",
     "distill",
     "evaluate",
     "export",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from limbeck.matchers import Matcher
     from limbeck.recipe import Recipe
     from limbeck.runs import Result
+    from limbeck.runs.compress.table import Compressed
     from limbeck.runtimes.auto import Choice
     from limbeck.runtimes.export import Written
     from limbeck.scoring.job import Done
@@ -86,6 +87,48 @@ def sweep(
 
     with _working(device, progress):
         return run(recipe, over, tune, seeds, out, against, overrides, questions, note, keep=not drop_students)
+
+
+def compress(
+    teacher: str | Path,
+    data: str | Path,
+    out: str | Path,
+    *,
+    budget: str | Sequence[str] = (),
+    keep: str | float | None = None,
+    minutes: float | None = 30,
+    index: str | Path | None = None,
+    vectors: str | Path | None = None,
+    start: str | Path = "minilm",
+    threads: int = 1,
+    seed: int = 0,
+    progress: bool | None = None,
+    device: str | None = None,
+) -> Compressed:
+    """Distil a teacher into students along the whole range of cost and recommend one, as `limbeck compress` does.
+
+    `budget` is "2ms", "1KB/doc" or both; `keep` is the share of the teacher's quality. `index` or `vectors` are the
+    teacher's document vectors, which the students keep. `start` is what students of a re-ranker start from. If it is
+    killed, or the minutes are over, call it again to go on.
+
+    >>> import limbeck as lb
+    >>> found = lb.compress("my-teacher", "my-data", "my-students", keep="90%", minutes=1)
+    >>> found.recommended in [row.name for row in found.rows]
+    True
+    >>> found.verdict.level.name in ("WIN", "MARGINAL", "REGRESSION")
+    True
+    >>> found.student.encode_query("copy a file").shape
+    (24,)
+    """
+    from limbeck.errors import LimbeckError
+    from limbeck.runs.compress.run import compress as run
+
+    if index is not None and vectors is not None:
+        raise LimbeckError("--index and --vectors are two sources of the same vectors; give one")
+    kept = _text(index) if index is not None else _text(vectors)
+    budgets = [budget] if isinstance(budget, str) else list(budget)
+    with _working(device, progress):
+        return run(str(teacher), str(data), out, budgets, keep, minutes, kept, str(start), threads, seed)
 
 
 def evaluate(

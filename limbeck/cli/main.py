@@ -51,6 +51,7 @@ for verb in (
     "recipes",
     "distill",
     "sweep",
+    "compress",
     "annotate",
     "index",
     "search",

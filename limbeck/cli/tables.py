@@ -44,9 +44,10 @@ def _results(rows: list[ResultRow], gap: str) -> Table:
     columns: dict[str, Callable[[ResultRow], str]] = {name: partial(_measure, name=name, gap=gap) for name in measures}
     columns |= {
         "kept": lambda row: share(row.kept) if row.kept is not None else "",
-        "ms/query": lambda row: f"{row.ms_per_query:,.1f}" if row.ms_per_query is not None else "",
+        "ms/query": lambda row: _ms(row.ms_per_query) if row.ms_per_query is not None else "",
         "pairs/s": lambda row: f"{row.pairs_per_second:,.0f}" if row.pairs_per_second is not None else "",
         "size": lambda row: f"{row.size_mb:,.0f} MB" if row.size_mb is not None else "",
+        "bytes/doc": lambda row: f"{row.bytes_per_document:,.0f}" if row.bytes_per_document is not None else "",
         "speed-up": _speedup,
     }
     compared = next((row.significance["against"] for row in rows if row.significance), None)
@@ -92,6 +93,11 @@ def _measure(row: ResultRow, name: str, gap: str) -> str:
         return ""
     spread = f"{gap}±{row.spread[name]:.3f}" if row.spread and name == next(iter(row.measures)) else ""
     return f"{row.measures[name]:.3f}{spread}"
+
+
+def _ms(value: float) -> str:
+    """Milliseconds with one digit after the point, or with two significant digits below 1."""
+    return f"{value:,.1f}" if value >= 0.95 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
 def _speedup(row: ResultRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -47,7 +47,33 @@ def measure_latency(fn: Callable[[T], object], items: Sequence[T], warmup: int =
         start = time.perf_counter_ns()
         fn(item)
         spent.append(time.perf_counter_ns() - start)
-    ms = np.array(spent) / 1e6
+    return _latency(spent)
+
+
+def measure_interleaved(
+    systems: Mapping[str, Callable[[T], object]], items: Sequence[T], block: int = 8
+) -> dict[str, Latency]:
+    """Time every system on every item, in turns of `block` items: other load on the machine slows all of them alike.
+
+    Each turn begins with a call that is not counted, which brings the system's weights back into the caches. Of the
+    turns, the order of the systems is reversed every second time.
+    """
+    if not items or not systems:
+        raise LimbeckError("nothing to time; give at least one system and one item")
+    spent: dict[str, list[int]] = {name: [] for name in systems}
+    turns = [items[start : start + block] for start in range(0, len(items), block)]
+    for number, turn in enumerate(track(turns, "Timing all models in turns")):
+        for name in reversed([*systems]) if number % 2 else systems:
+            systems[name](turn[0])
+            for item in turn:
+                start = time.perf_counter_ns()
+                systems[name](item)
+                spent[name].append(time.perf_counter_ns() - start)
+    return {name: _latency(found) for name, found in spent.items()}
+
+
+def _latency(nanoseconds: Sequence[int]) -> Latency:
+    ms = np.array(nanoseconds) / 1e6
     p50, p99 = np.percentile(ms, [50, 99])
     return Latency(float(p50), float(p99), float(ms.mean()), float(1e3 / max(ms.mean(), 1e-9)), len(ms))
 

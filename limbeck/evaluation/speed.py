@@ -48,11 +48,16 @@ def rerank_speed(
     timed = [query for query, documents in candidates.items() if len(documents)][:queries]
     if not timed:
         return None
-    rows = {query: data.corpus.rows(candidates[query]) for query in timed}
-    rank = _rank_encoded(matcher, data, rows) if encodes_apart(matcher) else _rank_texts(matcher, data, rows)
-    mean = float(np.mean([len(listed) for listed in rows.values()]))
+    rank = one_query_ranker(matcher, data, {query: candidates[query] for query in timed})
+    mean = float(np.mean([len(candidates[query]) for query in timed]))
     with reporting(None):  # drawing a progress bar takes longer than encoding a query
         return RerankSpeed(measure_latency(rank, timed), mean)
+
+
+def one_query_ranker(matcher: Scorer, data: RankingData, candidates: Lists) -> Callable[[str], np.ndarray]:
+    """What has to be done at query time to re-rank the candidates of a query, given its id; the rest is precomputed."""
+    rows = {query: data.corpus.rows(list(documents)) for query, documents in candidates.items()}
+    return _rank_encoded(matcher, data, rows) if encodes_apart(matcher) else _rank_texts(matcher, data, rows)
 
 
 def _rank_encoded(

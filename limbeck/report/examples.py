@@ -11,14 +11,15 @@ LONGEST_TEXT = 280
 
 def examples(run: RunFiles) -> Section | None:
     """Each list compared with the first one, the teacher's."""
-    shown = [_side_by_side(example) for example in run.examples if example.lists]
+    shown = [side_by_side(example) for example in run.examples if example.lists]
     if not shown:
         return None
     explanation = "The best results of each model. A mark says where the first model ranks the same document."
     return Section("Examples", shown, explanation)
 
 
-def _side_by_side(example: Example) -> SideBySide:
+def side_by_side(example: Example) -> SideBySide:
+    """The lists of one query, each compared with the first."""
     first = example.lists[0]
     ranks = {found.id: rank for rank, found in enumerate(first.results, start=1)}
     return SideBySide(example.query, [(found.name, _items(found, first, ranks)) for found in example.lists])

@@ -25,16 +25,18 @@ class Point:
     label: str
     kind: str = "student"
     note: str = ""
+    labelled: bool = True  # otherwise its label is only in the tooltip
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Points with labels next to them."""
+    """Points with labels next to them; `path` joins some places by a line."""
 
     points: Sequence[Point]
     x_title: str
     y_title: str
     log_x: bool = False
+    path: Sequence[tuple[float, float]] = ()
 
     def svg(self, width: float, height: float) -> str:
         frame = frame_for(
@@ -45,6 +47,8 @@ class Scatter:
             self.log_x,
         )
         places = [(frame.x(point.x), frame.y(point.y)) for point in self.points]
+        joined = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in self.path)
+        frame.marks += [f'<polyline points="{joined}" class="line series-0 dash-1"/>'] if joined else []
         frame.marks += self._labels(frame, places)
         for point, (x, y) in zip(self.points, places, strict=True):
             across = tick_label(float(f"{point.x:.3g}"))
@@ -55,12 +59,14 @@ class Scatter:
         return frame.svg(f"{self.y_title} against {self.x_title}: {names}")
 
     def _labels(self, frame: Frame, places: Sequence[tuple[float, float]]) -> list[str]:
-        names = [shortened(point.label, frame.width * 0.45, FONT) for point in self.points]
+        names = [shortened(point.label, frame.width * 0.45, FONT) if point.labelled else "" for point in self.points]
         sizes = [(text_width(name, FONT), FONT + 3) for name in names]
         bounds = Box(frame.x.start, frame.y.end, frame.x.end - frame.x.start + 10, frame.y.start - frame.y.end)
         marks = []
         for name, (x, y), placed in zip(names, places, place_labels(places, sizes, bounds), strict=True):
             box = placed.box
+            if not name:
+                continue
             if placed.leader:
                 near_x = min(max(x, box.left), box.left + box.width)
                 near_y = min(max(y, box.top), box.top + box.height)

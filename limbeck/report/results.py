@@ -162,6 +162,9 @@ def _cost(rows: list[ModelRow]) -> Columns:
         Column("ms / query", ",.2f", "low", "Milliseconds for one query"): [row.ms_per_query for row in rows],
         Column("Pairs / s", ",.0f", "high", "Pairs scored in a second"): [row.pairs_per_second for row in rows],
         Column("Size, MB", ",.0f", "low", "Size of the weights in memory"): [row.size_mb for row in rows],
+        Column("Bytes / doc", ",.0f", "low", "What is kept of a document, as float32"): [
+            row.bytes_per_document for row in rows
+        ],
         Column("Speed-up", ",.1f", "high", "Compared with the teacher; below 1: slower", "×"): [
             row.speedup for row in rows
         ],

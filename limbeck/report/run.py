@@ -15,6 +15,7 @@ from limbeck.errors import bad_input
 from limbeck.files import read_json
 from limbeck.report.analyses.stored import stored_sections
 from limbeck.report.blocks import Block, Code, KeyValue, Section
+from limbeck.report.compression import compression_sections
 from limbeck.report.examples import examples
 from limbeck.report.formatting import duration
 from limbeck.report.html import Report
@@ -106,7 +107,8 @@ def subtitle(metrics: Metrics) -> str:
 def run_report(run_dir: str | Path) -> Path:
     """Write `report.html` into a run directory, from the files of the run."""
     run = read_run(run_dir)
-    first = [section for build in sections if (section := build(run)) is not None]
+    built = sections if run.metrics.compression is None else compression_sections
+    first = [section for build in built if (section := build(run)) is not None]
     last = [examples(run), recipe(run, _sweep(Path(run_dir))), versions(run)]
     made = [*first, *stored_sections(Path(run_dir), run.colours), *(section for section in last if section is not None)]
     report = Report(run.metrics.title, subtitle(run.metrics), made, footer="Made by limbeck.")

@@ -4,6 +4,7 @@
     log.jsonl      one line per logging or evaluation step (`LogLine`)
     recipe.yaml    the resolved recipe, shown without changes
     examples.json  a few queries with the results of each model (`Example`)
+    mistakes.json  queries that a student gets wrong and its teacher right, in the same form
 
 Only metrics.json is required.
 """
@@ -55,6 +56,7 @@ class ModelRow(BaseModel):
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
     size_mb: float | None = None
+    bytes_per_document: float | None = None
     speedup: float | None = None
     significance: Significance | None = None
 
@@ -69,6 +71,31 @@ class DataFacts(BaseModel):
     documents: int | None = None
 
 
+class VerdictFacts(BaseModel):
+    """Whether a recommended student is better than what its user could have had anyway."""
+
+    level: Literal["WIN", "MARGINAL", "REGRESSION"]
+    line: str
+    reason: str
+
+
+class CompressionFacts(BaseModel):
+    """The choice of `limbeck compress`."""
+
+    recommended: str
+    student: str
+    runtime: str
+    limits: str
+    verdict: VerdictFacts
+    front: list[str]
+    next: list[str]
+    notes: dict[str, str] = {}
+    unfinished: bool = False
+    threads: int
+    timed_queries: int
+    search_ms: float | None = None
+
+
 class Metrics(BaseModel):
     """metrics.json. Headlines and plots use the first measure of the first row."""
 
@@ -80,6 +107,7 @@ class Metrics(BaseModel):
     versions: dict[str, str] = {}
     note: str = ""
     warnings: list[str] = []  # notes on the rows
+    compression: CompressionFacts | None = None
 
     @property
     def measure(self) -> str | None:
@@ -128,6 +156,7 @@ class RunFiles:
     log: list[LogLine]
     recipe: str
     examples: list[Example]
+    mistakes: list[Example] = field(default_factory=list)  # queries that students of compress get wrong
     colours: Colours = field(default_factory=Colours)
 
 
@@ -140,6 +169,8 @@ def read_run(run_dir: str | Path) -> RunFiles:
     not_finished = "wait until the run has finished, or name the directory that `limbeck distill --out` wrote"
     metrics = read_sealed(metrics_path, REMEDY if metrics_path.exists() else not_finished)
     examples = read_json(examples_path, REMEDY) if examples_path.exists() else []
+    mistakes_path = run_dir / "mistakes.json"
+    mistakes = read_json(mistakes_path, REMEDY) if mistakes_path.exists() else []
     checked = _checked(Metrics, metrics, metrics_path)
     kinds = ("teacher", "student", "baseline")
     in_order = sorted(checked.rows, key=lambda row: (kinds.index(row.kind), row.name == "BM25"))  # BM25 is never drawn
@@ -148,6 +179,7 @@ def read_run(run_dir: str | Path) -> RunFiles:
         log=_read_log(run_dir / "log.jsonl"),
         recipe=_read_text(recipe_path),
         examples=_checked(list[Example], examples, examples_path),
+        mistakes=_checked(list[Example], mistakes, mistakes_path),
         colours=Colours([TEACHER, *(row.name for row in in_order)]),
     )
 

@@ -36,6 +36,7 @@ class ResultRow:
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
     size_mb: float | None = None
+    bytes_per_document: float | None = None  # of what is kept of a document, as float32
     speedup: float | None = None  # against the teacher
     significance: dict[str, Any] | None = None
 

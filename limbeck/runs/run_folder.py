@@ -118,8 +118,9 @@ def write_results(
     note: str = "",
     sweep: dict[str, Any] | None = None,
     warnings: Sequence[str] = (),
+    compression: dict[str, Any] | None = None,
 ) -> None:
-    """Write `metrics.json` and `report.html`. `sweep` is the plan of a sweep."""
+    """Write `metrics.json` and `report.html`. `sweep` is the plan of a sweep, `compression` the choice of compress."""
     metrics = {
         "title": title,
         "data": {"name": task.data.name, **task.facts()},
@@ -131,6 +132,7 @@ def write_results(
         "warnings": list(warnings),
         "sweep": sweep,
     }
+    metrics |= {} if compression is None else {"compression": compression}
     write_sealed(folder / METRICS, metrics)
     run_report(folder)
 

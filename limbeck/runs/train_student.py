@@ -27,11 +27,14 @@ from limbeck.training.teachers import EMBEDDINGS, require_signals
 from limbeck.training.trainer import keep_snapshot
 
 
-def train_student(task: Task, recipe: Recipe, name: str, place: Path, shared: Path | None = None) -> Matcher:
+def train_student(
+    task: Task, recipe: Recipe, name: str, place: Path, shared: Path | None = None, deadline: float | None = None
+) -> Matcher:
     """A trained student, loaded from `place` if it is there already.
 
     `recipe` is the task's recipe, or one that differs only in the student, its stages or its seed. Students that begin
-    with the same stages take their weights from `shared`, so that these stages are trained once.
+    with the same stages take their weights from `shared`, so that these stages are trained once. At a
+    `deadline` (of `time.monotonic`) training stops with a checkpoint, and `OutOfTime` is raised.
     """
     if not place.exists():
         check_before_teacher(task, recipe)
@@ -42,6 +45,7 @@ def train_student(task: Task, recipe: Recipe, name: str, place: Path, shared: Pa
         if 1 not in student.trained_positions:
             task.reference.serve_documents(student)
         how = _fit_settings(task, recipe, name, place, student, teacher)
+        how.deadline = deadline
         if shared is not None:
             how.shared = shared / digest(recipe.student.model_dump_json())
         fit(student, recipe.stages, lambda stage: task.lists(stage, recipe.seed), how)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from limbeck.data import Qrels, RankingData
 from limbeck.errors import LimbeckError
@@ -23,6 +23,7 @@ class QuerySplits:
     dev_labels: Qrels  # empty if dev has no labels
     test: list[str]
     test_labels: Qrels
+    held_out: list[str] = field(default_factory=list)  # queries of the training split on which nothing is trained
 
 
 def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequence[str] = ()) -> QuerySplits:
@@ -61,6 +62,8 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
         dev_labels = {query: train_labels[query] for query in dev if query in train_labels}
     else:
         dev = []
+    count = min(spec.held_out, round(HELD_OUT * len(train)))
+    held_out, train = train[:count], train[count:]
     train = train[: spec.train_queries]
     if not train and not further:
         raise LimbeckError(f"{data.name}: no training queries in split {spec.train!r}; check the qrels")
@@ -72,6 +75,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
         dev_labels={query: dev_labels[query] for query in dev if query in dev_labels},
         test=draw(test_labels, spec.test_queries, seed),
         test_labels=test_labels,
+        held_out=held_out,
     )
 
 

@@ -55,6 +55,11 @@ class Fit:
     cached_teacher: Matcher | None = None  # a teacher whose stored scores are used
     reference: EncodingMatcher | None = None  # its stored embeddings are used: the teacher, or the student's start
     embeddings: StoredOutputs | None = None  # the reference's, by text
+    deadline: float | None = None  # by `time.monotonic`: stop there with a checkpoint and raise OutOfTime
+
+
+class OutOfTime(Exception):
+    """A stage reached its deadline. Its last checkpoint is kept, so that it can continue another time."""
 
 
 def fit(matcher: Matcher, stages: Sequence[Stage], lists: Callable[[Stage], Examples], how: Fit) -> None:
@@ -147,8 +152,11 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, fol
             standardise=how.standardise,
             advance=advance,
             snapshots=how.snapshots,
+            deadline=how.deadline,
         )
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+        if trainer.out_of_time:
+            raise OutOfTime(f"{trainer.state.global_step} of {steps} steps")
 
 
 def _texts(lists: Examples) -> list[list[str]]:

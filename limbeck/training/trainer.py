@@ -58,8 +58,10 @@ class DistillationTrainer(Trainer):
         standardise: Callable[[Tensor, Tensor], Tensor] | None = None,
         advance: Advance = lambda _: None,
         snapshots: Path | None = None,
+        deadline: float | None = None,
     ) -> None:
         self.snapshots = snapshots
+        self.rhythm = _Rhythm(stage, advance, deadline)
         self.stage, self.folder, self.run_log, self.dev = stage, folder, log, dev
         self.objectives = stage.weighted_objectives()
         self.needs_student, self.needs_teacher = stage.student_signals, stage.teacher_signals
@@ -76,7 +78,7 @@ class DistillationTrainer(Trainer):
             data_collator=partial(_as_inputs, collator),
             train_dataset=Positions(self.queries),
             eval_dataset=Positions(0) if dev is not None else None,
-            callbacks=[_Rhythm(stage, advance)],
+            callbacks=[self.rhythm],
         )
         for callback in (PrinterCallback, ProgressCallback):
             self.remove_callback(callback)
@@ -86,6 +88,11 @@ class DistillationTrainer(Trainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         with faster(self.student):
             return super().train(*args, **kwargs)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the deadline stopped it before its last step."""
+        return self.rhythm.late
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches: every process makes the whole batch and takes its share."""
@@ -230,10 +237,11 @@ def out_of_patience(stage: Stage, history: Sequence[dict[str, Any]]) -> bool:
 
 
 class _Rhythm(TrainerCallback):
-    """Shows progress, and requests a checkpoint when enough time has passed since the last."""
+    """Shows progress, requests a checkpoint when enough time has passed since the last, and stops at a deadline."""
 
-    def __init__(self, stage: Stage, advance: Advance) -> None:
+    def __init__(self, stage: Stage, advance: Advance, deadline: float | None = None) -> None:
         self.seconds, self.advance, self.last = stage.checkpoint_seconds, advance, time.monotonic()
+        self.deadline, self.late = deadline, False
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.advance(state.global_step)
@@ -244,7 +252,10 @@ class _Rhythm(TrainerCallback):
         if state.global_step >= args.max_steps:
             control.should_evaluate = args.eval_strategy != "no"
         else:
-            control.should_save = main_decides(time.monotonic() - self.last >= self.seconds)
+            if self.deadline is not None:
+                self.late = main_decides(time.monotonic() >= self.deadline)
+            control.should_training_stop = control.should_training_stop or self.late
+            control.should_save = self.late or main_decides(time.monotonic() - self.last >= self.seconds)
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.last = time.monotonic()

@@ -1,0 +1,211 @@
+"""Train candidates rung by rung, cheap ones first; stop those that another one makes pointless, and keep to the time.
+
+A rung is some more stages of a candidate's recipe. Each rung is trained once and kept, so a killed run goes on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from limbeck.errors import LimbeckError
+from limbeck.files import slug
+from limbeck.matchers import Matcher
+from limbeck.progress import say
+from limbeck.recipe.files import write_recipe
+from limbeck.report.formatting import duration
+from limbeck.runs.compress.bench import CompressBench
+from limbeck.runs.compress.candidates import Candidate
+from limbeck.runs.compress.exam import Exam
+from limbeck.runs.run_folder import STUDENTS
+from limbeck.runs.task import Task
+from limbeck.runs.train_student import train_student
+from limbeck.sealed import read_if_whole, write_sealed
+from limbeck.training.stages import OutOfTime
+
+NOT_TRIED = "not tried: no time left"
+AS_FAST = 1.05  # times: within the noise of a timing
+SPARE = 1.15  # an estimate is multiplied by this
+RECORD = "progress.json"
+
+
+@dataclass
+class Clock:
+    """The time that a run may take."""
+
+    minutes: float | None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds; infinite without a limit."""
+        return float("inf") if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
+
+
+@dataclass
+class Progress:
+    """How far a candidate has come."""
+
+    rung: int = -1  # the last one that is finished
+    dev: float = 0.0  # quality on dev after it
+    rate: float = 0.0  # seconds per step of the last rung
+    note: str = ""  # why it did not go further
+    over: bool = False  # whether it stays there: all rungs are done, or another candidate is better
+
+    @property
+    def has_student(self) -> bool:
+        return self.rung >= 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether another candidate made it pointless."""
+        return self.over and bool(self.note)
+
+
+class Ladder:
+    """The candidates of one run, and what became of each."""
+
+    def __init__(
+        self, task: Task, bench: CompressBench, folder: Path, candidates: Sequence[Candidate], dev: Exam, clock: Clock
+    ) -> None:
+        self.task, self.bench, self.folder, self.dev, self.clock = task, bench, folder, dev, clock
+        self.candidates = {candidate.name: candidate for candidate in candidates}
+        self.progress = {name: self._read(name) for name in self.candidates}
+        self.matchers: dict[str, Matcher] = {}
+        self.changed = False  # whether anything was trained
+
+    def place(self, name: str) -> Path:
+        return self.folder / STUDENTS / slug(name)
+
+    def student(self, name: str) -> Path:
+        """The folder of a candidate's latest student."""
+        return self.place(name) / f"rung-{self.progress[name].rung + 1}"
+
+    def documents(self, name: str) -> Path:
+        """Where its own document vectors are kept, if it has any."""
+        return self.place(name) / "documents"
+
+    def climb(self, reserve: Callable[[int], float]) -> None:
+        """Train as far as the time allows; `reserve` is the time that measuring so many students will take."""
+        longest = max(len(candidate.rungs) for candidate in self.candidates.values())
+        for rung in range(longest):
+            for name, candidate in self.candidates.items():
+                known = self.progress[name]
+                if rung < len(candidate.rungs) and known.rung == rung - 1 and not known.over:
+                    self._train(name, rung, reserve)
+            if rung + 1 < longest:
+                self._stop_dominated(rung)
+        for name, known in self.progress.items():
+            if known.over:
+                shutil.rmtree(self.place(name) / "work", ignore_errors=True)
+        if not any(known.has_student for known in self.progress.values()):
+            first = next(iter(self.progress.values()))
+            raise LimbeckError(f"no student could be trained ({first.note}); run the command again")
+
+    def _train(self, name: str, rung: int, reserve: Callable[[int], float]) -> None:
+        known, candidate = self.progress[name], self.candidates[name]
+        known.note = ""
+        started = sum(each.has_student for each in self.progress.values())
+        expected = self._estimate(name, rung)
+        left = self.clock.left - reserve(started + (not known.has_student))
+        alone = started == 0 and len([each for each in self.progress.values() if each.note]) == 0
+        if left <= expected and not alone:  # a first student is always trained
+            self._no_time(name)
+            return
+        about = f", about {duration(SPARE * expected)}" if expected >= 1 else ""
+        say(f"{name}: rung {rung + 1} of {len(candidate.rungs)}{about}")
+        deadline = None if alone or left == float("inf") else time.monotonic() + left
+        began = time.monotonic()
+        try:
+            self._train_rung(name, rung, deadline)
+        except OutOfTime as reached:
+            self._no_time(name, f" (after {reached})")
+            return
+        except Exception as error:
+            if self.task.teacher_failed:
+                raise
+            known.note = f"failed: {' '.join(str(error).split()) or type(error).__name__}"
+            if not isinstance(error, LimbeckError):
+                (self.place(name) / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+                known.note += f" (traceback in {self.place(name) / 'error.txt'})"
+            say(f"{name} {known.note}")
+            return
+        steps = candidate.new_steps(rung)
+        known.rate = (time.monotonic() - began) / max(1, steps)
+        known.rung, known.over = rung, rung + 1 == len(candidate.rungs)
+        known.dev = self.dev.judge(self.bench.ranking(self.matchers[name], self.dev)).means[self.dev.measure]
+        say(f"{name}: {known.dev:.3f} on dev after {self._steps(name)} steps")
+        self._write(name)
+
+    def _train_rung(self, name: str, rung: int, deadline: float | None) -> None:
+        place, recipe = self.place(name), self.candidates[name].recipe_at(rung)
+        place.mkdir(parents=True, exist_ok=True)
+        self.changed = True
+        folder = place / f"rung-{rung + 1}"
+        train_student(self.task, recipe, name, folder, deadline=deadline)
+        write_recipe(recipe, place / "recipe.yaml")
+        self.matchers[name] = self.bench.load(folder, self.documents(name))
+        shutil.rmtree(place / f"rung-{rung}", ignore_errors=True)
+
+    def _no_time(self, name: str, detail: str = "") -> None:
+        known = self.progress[name]
+        tried = detail or known.has_student
+        reached = f"trained for {self._steps(name)} steps: no time left for more" if known.has_student else NOT_TRIED
+        known.note = reached if not detail or known.has_student else f"not finished: no time left{detail}"
+        say(f"{name}: {known.note}" if tried else f"{name} is {known.note}")
+
+    def _steps(self, name: str) -> int:
+        reached = self.progress[name].rung
+        return sum(self.candidates[name].new_steps(rung) for rung in range(reached + 1))
+
+    def _estimate(self, name: str, rung: int) -> float:
+        """Seconds of a rung: from the candidate's last rung, or from the one whose steps cost nearest to its own."""
+        candidate, own = self.candidates[name], self.progress[name]
+        steps = candidate.new_steps(rung)
+        if own.has_student and self.candidates[name].new_steps(own.rung):
+            return SPARE * own.rate * steps
+        seen = [
+            (abs(self.candidates[other].cost - candidate.cost), known.rate / self.candidates[other].cost)
+            for other, known in self.progress.items()
+            if known.has_student and self.candidates[other].new_steps(known.rung)
+        ]
+        return SPARE * min(seen)[1] * candidate.cost * steps if seen else 0.0
+
+    def _stop_dominated(self, rung: int) -> None:
+        """Stop candidates that have more rungs if another at this rung is as good on dev and as fast."""
+        there = [
+            name
+            for name, known in self.progress.items()
+            if known.rung == rung and self.candidates[name].rungs[rung] and not known.is_stopped
+        ]
+        going = [name for name in there if not self.progress[name].over]
+        if not going or len(there) < 2:
+            return
+        for name in there:
+            if name not in self.matchers:
+                self.matchers[name] = self.bench.load(self.student(name), self.documents(name))
+        ms = self.bench.times({name: self.bench.call(self.matchers[name], self.dev) for name in there}, self.dev)
+        for name in reversed(going):  # of two that are alike, the cheaper one goes on
+            own = self.progress[name]
+            for other in there:
+                known = self.progress[other]
+                if other != name and not known.is_stopped and known.dev >= own.dev and ms[other] <= AS_FAST * ms[name]:
+                    told = f"{other} is as good on dev ({known.dev:.3f} against {own.dev:.3f}) and as fast"
+                    own.note, own.over = f"stopped after {self._steps(name)} steps: {told}", True
+                    say(f"{name}: {own.note}")
+                    self._write(name)
+                    break
+
+    def _read(self, name: str) -> Progress:
+        found = read_if_whole(self.place(name) / RECORD) if self.place(name).exists() else None
+        known = Progress(**found) if found is not None else Progress()
+        if known.has_student and not (self.place(name) / f"rung-{known.rung + 1}").is_dir():
+            return Progress()
+        return known
+
+    def _write(self, name: str) -> None:
+        write_sealed(self.place(name) / RECORD, asdict(self.progress[name]))

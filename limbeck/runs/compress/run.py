@@ -1,0 +1,210 @@
+"""From a teacher and texts to the front of its students, the one to take, and a verdict.
+
+    DIR/students/NAME/   recipe.yaml (repeats it with `limbeck distill`), rung-N/ (the student)
+    DIR/student/         the recommended one
+    DIR/measured/        values per query of every row
+    metrics.json, report.html
+
+The order is chosen so that a mistake or a bad teacher shows early: check, measure teacher and baselines, train
+students from cheap to dear, measure them in every runtime, time everything in turns. A table is written after each
+student that is measured. Killed at any point and called again, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from limbeck.errors import LimbeckError
+from limbeck.evaluation import RankingResult
+from limbeck.files import alone_in, slug
+from limbeck.matchers import Matcher
+from limbeck.matchers.device_choice import restoring_device
+from limbeck.progress import say
+from limbeck.runs.compress.bench import CompressBench
+from limbeck.runs.compress.exam import LABELLED
+from limbeck.runs.compress.ladder import Clock, Ladder
+from limbeck.runs.compress.limits import Limits
+from limbeck.runs.compress.mistakes import write_mistakes
+from limbeck.runs.compress.setting import DEPTH, Request, Setting, prepare
+from limbeck.runs.compress.table import Compressed, Known, Timings, read_timings, write_table, write_timings
+from limbeck.runs.measured import once
+from limbeck.runs.reference import untrained_start
+from limbeck.runs.results import Measured, ResultRow, RowKind
+from limbeck.runtimes.use import TORCH
+
+MEASURED = "measured"
+SEARCH = "search"  # its name among the timings; no row has it
+
+
+@dataclass
+class Contender:
+    """A model in a runtime, measured; its work at query time is kept for the timing."""
+
+    measured: Measured
+    call: Callable[[str], object]
+
+
+@dataclass
+class Compression:
+    """One run of `compress`."""
+
+    setting: Setting
+    folder: Path
+    limits: Limits
+    clock: Clock
+    threads: int
+    rows: dict[str, Contender] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)  # the longest time to measure a model, by runtime
+
+    def __post_init__(self) -> None:
+        self.bench = CompressBench(self.setting.task, self.setting.data, self.threads)
+
+    def run(self) -> Compressed:
+        setting = self.setting
+        self._rank_with_teacher()
+        if setting.teacher is not None:
+            self._measure("teacher", "teacher", self._load_teacher, "")
+            self._bm25()
+        if not setting.searches:
+            self._measure(f"{setting.request.start}, as it is", "baseline", self._load_start, "")
+        self._warn_of_bm25()
+        ladder = Ladder(setting.task, self.bench, self.folder, setting.candidates, setting.dev, self.clock)
+        ladder.climb(self._reserve)
+        measured = [name for name, known in ladder.progress.items() if known.has_student and not known.is_stopped]
+        for name in measured:
+            load = partial(self.bench.load, ladder.student(name), ladder.documents(name))
+            self._measure(name, "student", load, ladder.student(name).name)
+            if name != measured[-1]:
+                self._table(ladder, final=False)
+        return self._table(ladder, final=True)
+
+    def _rank_with_teacher(self) -> None:
+        """The teacher's own ranking of dev and test queries."""
+        teacher = self.setting.teacher
+        for exam in (self.setting.dev, self.setting.test):
+            if exam.candidates is not None:
+                exam.teacher = self.setting.task.teacher_run(exam.candidates)
+            elif teacher is not None:
+                self.bench.serve(teacher, self.folder / "teacher" / "embeddings")
+                exam.teacher = self.bench.ranking(teacher, exam)
+
+    def _load_teacher(self) -> Matcher:
+        return self.bench.load(self.setting.request.teacher, self.folder / "teacher" / "embeddings")
+
+    def _load_start(self) -> Matcher:
+        start = untrained_start(self.setting.task.first_start())
+        self.bench.serve(start, self.folder / "start")
+        return start
+
+    def _measure(self, name: str, kind: RowKind, load: Callable[[], Matcher], version: str) -> None:
+        """Measure a model in every runtime, each with its own copy, so that they can be timed in turns.
+
+        Torch comes first: it computes the document vectors that the others search. The other runtimes of a student are
+        left out if there is no time left.
+        """
+        first = load()
+        for runtime in self.bench.runtimes_of(first):
+            row, began = name if runtime == TORCH else f"{name}, {runtime}", time.monotonic()
+            if kind == "student" and runtime != TORCH and self.clock.left < self.spent.get(runtime, 0.0):
+                say(f"{row}: not measured, no time left")
+                continue
+            own = first if runtime == TORCH else load()
+            if not self.bench.in_runtime(own, runtime):
+                continue
+            say(f"Measuring {row}")
+            role: RowKind = "baseline" if kind == "teacher" and runtime != TORCH else kind
+            measure = partial(self.bench.measured, row, role, own, self.setting.test)
+            found = once(self.folder / MEASURED / slug(row), measure, RankingResult, version)
+            self.rows[row] = Contender(found, self.bench.call(own, self.setting.test))
+            self.spent[runtime] = max(self.spent.get(runtime, 0.0), time.monotonic() - began)
+
+    def _bm25(self) -> None:
+        """BM25's search, which a user has for nothing."""
+        exam, task = self.setting.test, self.setting.task
+        run = task.bm25(exam.queries, DEPTH)
+        result = exam.judge(run)
+        row = ResultRow("BM25", "baseline", result.means)
+        self.rows["BM25"] = Contender(Measured(row, result, run), lambda query: task.bm25([query], DEPTH))
+
+    def _warn_of_bm25(self) -> None:
+        """Say at once that a teacher is not worth an hour of distillation."""
+        teacher, other = self.rows.get("teacher"), self.rows.get("BM25")
+        if teacher is None or other is None or not self.setting.test.labels:
+            return
+        ours, theirs = (each.measured.row.measures[LABELLED] for each in (teacher, other))
+        if ours <= theirs:
+            told = f"the teacher is no better than BM25 on the labels (nDCG@10 {ours:.3f} against {theirs:.3f})"
+            self.setting.task.warn(f"{told}; its students will not be either: try another teacher, or use BM25")
+
+    def _reserve(self, students: int) -> float:
+        """Seconds to measure so many students, each in half of the time that the teacher took, and to time all."""
+        return 5.0 + students * sum(self.spent.values()) / 2
+
+    def _table(self, ladder: Ladder, final: bool) -> Compressed:
+        """Time everything, and write what is known."""
+        timings = read_timings(self.folder)
+        known = timings is not None and timings.threads == self.threads and self.rows.keys() <= timings.ms.keys()
+        if timings is None or not known or (final and ladder.changed):
+            timings = self._timed()
+            write_timings(self.folder, timings)
+        kept = [name for name, known in ladder.progress.items() if known.has_student]
+        candidates = {candidate.name: candidate for candidate in self.setting.candidates}
+        table = Known(
+            self.setting.task,
+            self.folder,
+            [each.measured for each in self.rows.values()],
+            timings,
+            self.setting.test.measure,
+            {name: ladder.student(name) for name in kept},
+            frozenset(name for name in kept if getattr(candidates[name].recipe.student, "document", None)),
+            {name: known.note for name, known in ladder.progress.items() if known.note},
+            time.monotonic() - self.clock.began,
+            self.setting.searches,
+            final,
+        )
+        if final:
+            write_mistakes(self.setting, self.folder, table.measured)
+        return write_table(table, self.limits)
+
+    def _timed(self) -> Timings:
+        calls = {name: each.call for name, each in self.rows.items()}
+        kept = self.setting.teacher.encoding(1) if self.setting.searches and self.setting.teacher is not None else None
+        search = self.bench.search_call(kept.dim) if kept is not None else None
+        ms = self.bench.times(calls | ({SEARCH: search} if search is not None else {}), self.setting.test)
+        search_ms = ms.pop(SEARCH, None)
+        return Timings(ms, self.threads, len(self.bench.timed(self.setting.test)), search_ms)
+
+
+@restoring_device
+def compress(
+    teacher: str,
+    data: str,
+    out: str | Path,
+    budgets: Sequence[str] = (),
+    keep: str | float | None = None,
+    minutes: float | None = 30,
+    vectors: str | None = None,
+    start: str = "minilm",
+    threads: int = 1,
+    seed: int = 0,
+) -> Compressed:
+    """Distil a teacher into students along the whole range of cost, and recommend one."""
+    limits, folder = Limits.parse(budgets, keep), Path(out)
+    if minutes is not None and not minutes > 0:
+        raise LimbeckError(f"--minutes {minutes:g}: no student can be trained in it; give a number above 0")
+    clock, existed = Clock(minutes), folder.exists()
+    try:
+        setting = prepare(Request(str(teacher), str(data), vectors, start, seed), folder, minutes)
+    except LimbeckError:
+        if not existed:
+            shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
+        raise
+    with alone_in(folder):
+        result = Compression(setting, folder, limits, clock, threads).run()
+        shutil.rmtree(setting.task.work, ignore_errors=True)
+        return result

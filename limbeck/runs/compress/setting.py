@@ -1,0 +1,166 @@
+"""Everything that is known before students are trained: the task, the held-out queries, the candidates."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from limbeck.data import RankingData
+from limbeck.errors import LimbeckError
+from limbeck.matchers import Matcher
+from limbeck.matchers import load as load_matcher
+from limbeck.progress import say
+from limbeck.recipe.files import write_recipe
+from limbeck.runs.compress.candidates import Candidate, layer_count, of_dual_encoder, of_scores
+from limbeck.runs.compress.exam import TOP, Exam
+from limbeck.runs.compress.source import base_recipe, with_queries
+from limbeck.runs.open_task import open_task
+from limbeck.runs.reference import has_one_vector
+from limbeck.sealed import read_sealed, write_sealed
+
+PLAN = "compress.json"
+DEPTH = 30  # candidates of a query that a re-ranker orders
+POOL = 16  # candidates of a training query that a teacher scores
+SCORED, TESTED = (100, 1000), (50, 300)  # least and most queries for training and for test, if a teacher re-ranks
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, without budgets: these may change when a run is called again."""
+
+    teacher: str
+    data: str
+    vectors: str | None = None  # an index or a file
+    start: str = "minilm"
+    seed: int = 0
+
+
+@dataclass
+class Setting:
+    """The task of a run, with its teacher loaded."""
+
+    request: Request
+    task: Any  # a ranking task
+    data: RankingData
+    teacher: Matcher | None  # None if there are only scores
+    candidates: list[Candidate]
+    dev: Exam
+    test: Exam
+
+    @property
+    def searches(self) -> bool:
+        return self.test.candidates is None
+
+    @property
+    def teacher_title(self) -> str:
+        return self.request.teacher
+
+
+def is_scores(name: str) -> bool:
+    """Whether a teacher is a file of scores, or a folder that `limbeck annotate` wrote."""
+    path = Path(name).expanduser()
+    return path.is_file() or ((path / "shards").is_dir() and (path / "manifest.json").is_file())
+
+
+def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
+    """Read data and teacher, choose the candidates, and claim the folder. Mistakes are found here."""
+    known = _known_plan(folder, request)
+    scores = is_scores(request.teacher)
+    if request.vectors is not None and scores:
+        raise LimbeckError("--index and --vectors need a teacher that is a model, not scores; drop one of them")
+    matcher = None if scores else load_matcher(request.teacher)
+    searches = matcher is not None and has_one_vector(matcher)
+    if request.vectors is not None and not searches:
+        raise LimbeckError(f"{request.teacher}: has no document vectors to keep; drop --index and --vectors")
+    if matcher is not None and matcher.outputs != 1:
+        raise LimbeckError(f"{request.teacher}: gives {matcher.outputs} scores per pair; rankings need one")
+    start = request.teacher if searches else request.start
+    there = layer_count(start)
+    source, data, warning = with_queries(request.data, folder, request.seed)
+    sizes = known or _sizes(matcher, data, searches, minutes)
+    teacher = {"scores": request.teacher} if scores else {"model": request.teacher}
+    teacher |= {"vectors": request.vectors} if request.vectors is not None else {}
+    teacher |= {} if searches else {"standardise": "global"}
+    base = base_recipe(teacher, source, data, searches, TOP if searches else DEPTH, request.seed, sizes["scored"])
+    base["data"]["test_queries"] = sizes["tested"]
+    texts = (_training_texts(data, base), len(data.corpus))
+    if searches:
+        found = list(of_dual_encoder(base, texts, there, request.vectors is not None))
+    else:
+        found = list(of_scores(base, texts, sizes["scored"] or len(data.queries), start, there))
+    task: Any = open_task(found[0].recipe, folder)
+    task.warn(warning)
+    dev, test = _exams(task, searches, scores)
+    if known is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_sealed(folder / PLAN, asdict(request) | sizes)
+    write_recipe(found[0].recipe, folder / "recipe.yaml")
+    task.teacher = matcher
+    task.reference.check_given()
+    task.reference.read_given()
+    return Setting(request, task, data, matcher, found, dev, test)
+
+
+def _known_plan(folder: Path, request: Request) -> dict[str, Any] | None:
+    """The sizes of an earlier run of the same request in this folder; refuse a folder of something else."""
+    place = folder / PLAN
+    if folder.exists() and not folder.is_dir():
+        raise LimbeckError(f"{folder}: is a file; choose another --out")
+    if not place.exists():
+        if folder.exists() and any(path.name != "data" for path in folder.iterdir()):
+            raise LimbeckError(f"{folder}: is not empty and contains no run of compress; choose another --out")
+        return None
+    found = read_sealed(place)
+    for key, ours in asdict(request).items():
+        if found.get(key) != ours:
+            problem = f"contains a run with another {key} ({found.get(key)!r} there, {ours!r} here)"
+            raise LimbeckError(f"{folder}: {problem}; choose another --out, or remove it")
+    return {key: found[key] for key in ("scored", "tested")}
+
+
+def _sizes(matcher: Matcher | None, data: RankingData, searches: bool, minutes: float | None) -> dict[str, Any]:
+    """How many queries a teacher that re-ranks can score in the time: a quarter for training, a tenth for test."""
+    if searches or matcher is None:
+        return {"scored": None, "tested": 1000}
+    pairs = [(text, data.corpus[key]) for (_, text), key in zip(data.queries.items(), data.corpus, strict=False)][:32]
+    matcher.score(pairs[:4])
+    began = time.monotonic()
+    matcher.score(pairs)
+    each = (time.monotonic() - began) / len(pairs)
+    seconds = float("inf") if minutes is None else 60 * minutes
+    scored = min(max(seconds / 4 / (POOL * each), SCORED[0]), SCORED[1])
+    tested = min(max(seconds / 10 / (3 * DEPTH * each), TESTED[0]), TESTED[1])
+    say(f"the teacher scores a pair in {1000 * each:.1f} ms: {scored:.0f} queries to train on, {tested:.0f} to test")
+    return {"scored": int(scored), "tested": int(tested)}
+
+
+def _training_texts(data: RankingData, base: dict[str, Any]) -> int:
+    return len(data.queries) + base["data"]["spans"] * len(data.corpus)
+
+
+def _exams(task: Any, searches: bool, scores: bool) -> tuple[Exam, Exam]:
+    """Queries to choose on and queries to report on."""
+    splits = task.splits
+    has_test = bool(splits.test_labels) and not scores
+    test = splits.test if has_test else splits.held_out
+    judged = task.data.qrels.get(task.recipe.data.train, {})
+    labels = splits.test_labels if has_test else {query: judged[query] for query in test if query in judged}
+    labels = labels if all(query in labels for query in test) else {}
+    dev_labels = splits.dev_labels if all(query in splits.dev_labels for query in splits.dev) else {}
+    found = []
+    for queries, known in ((splits.dev, dev_labels), (test, labels)):
+        lists = None
+        if scores:
+            given = task.given_scores
+            queries = [query for query in queries if query in given]
+            lists = {query: list(given[query]) for query in queries}
+        elif not searches:
+            lists = {query: list(found) for query, found in task.bm25(queries, DEPTH).items()}
+        if len(queries) < 2:
+            problem = "has too few queries to compare students on"
+            remedy = "annotate more queries" if scores else "give more queries"
+            raise LimbeckError(f"{task.data.name}: {problem} ({len(queries)} held out); {remedy}")
+        found.append(Exam(list(queries), {query: known[query] for query in queries if query in known}, {}, lists))
+    return found[0], found[1]
