@@ -25,6 +25,7 @@ BATCH, LIST_BATCH = 64, 16
 FEWEST_STEPS, MOST_STEPS = 50, 400  # of the first rung
 GROWTH = (1, 2, 4)  # steps of the rungs of embedding matching, in units of the first
 LIST_GROWTH = (1, 2)
+MOST_TOKENS = 128  # of a document; a query has half
 STATIC_COST = 0.1  # of a step, in layers of a query encoder
 
 
@@ -37,6 +38,16 @@ class Candidate:
     rungs: tuple[int, ...]
     cost: float  # of a training step, relative to one layer that reads queries; for estimates
 
+    @property
+    def is_static(self) -> bool:
+        """Whether its queries need no transformer, so that no other runtime could run it."""
+        return getattr(self.recipe.student, "encoder", None) == "static"
+
+    @property
+    def keeps_documents(self) -> bool:
+        """Whether the teacher's document vectors serve it."""
+        return getattr(self.recipe.student, "document", None) is not None
+
     def recipe_at(self, rung: int) -> Recipe:
         return self.recipe.model_copy(update={"stages": self.recipe.stages[: self.rungs[rung]]})
 
@@ -46,12 +57,23 @@ class Candidate:
         return sum(stage.steps or 0 for stage in self.recipe.stages[first : self.rungs[rung]])
 
 
-def layer_count(name: str) -> int:
-    """The layers of a model's transformer."""
-    config = local_start(matcher_config(init_from=name))
-    if start_kind(config) == "StaticEmbedding":
-        raise LimbeckError(f"{name}: has no transformer that could be made smaller; give another teacher, or --start")
-    return int(AutoConfig.from_pretrained(start_of(config).init_from, **HERE_ONLY).num_hidden_layers)
+@dataclass(frozen=True)
+class Start:
+    """The model that students start from."""
+
+    name: str
+    layers: int
+    longest: int  # tokens of a text
+
+    @classmethod
+    def of(cls, name: str) -> Start:
+        config = local_start(matcher_config(init_from=name))
+        if start_kind(config) == "StaticEmbedding":
+            problem = "has no transformer that could be made smaller"
+            raise LimbeckError(f"{name}: {problem}; give another teacher, or another --start")
+        found = AutoConfig.from_pretrained(start_of(config).init_from, **HERE_ONLY)
+        positions = getattr(found, "max_position_embeddings", None) or MOST_TOKENS
+        return cls(name, int(found.num_hidden_layers), min(MOST_TOKENS, int(positions)))
 
 
 def kept_layers(count: int, there: int) -> str | list[int]:
@@ -62,10 +84,11 @@ def kept_layers(count: int, there: int) -> str | list[int]:
 
 
 def of_dual_encoder(
-    base: dict[str, Any], texts: tuple[int, int], there: int, keep_documents: bool
+    base: dict[str, Any], texts: tuple[int, int], start: Start, keep_documents: bool
 ) -> Iterator[Candidate]:
     """Students of a model with one vector per text; `texts` are the numbers of training queries and of documents."""
-    common = {"kind": "dual_encoder", "init_from": "teacher", "align": True, "query_length": 64}
+    there = start.layers
+    common = {"kind": "dual_encoder", "init_from": "teacher", "align": True, **_lengths(start)}
     asymmetric = {**common, "document": "teacher"}
     yield _candidate("static", base, asymmetric | {"encoder": "static"}, [], (0,), STATIC_COST)
     steps = _steps(texts[0], BATCH)
@@ -79,18 +102,19 @@ def of_dual_encoder(
     stages = [_matching("match_embeddings", _steps(sum(texts), BATCH) * factor) for factor in GROWTH]
     for count in counts[1:]:
         student = common | {
-            "layers": kept_layers(count, there), "similarity": "cosine", "document_length": 128, "inner_dropout": 0.0
-        }  # fmt: skip
+            "layers": kept_layers(count, there),
+            "similarity": "cosine",
+            "inner_dropout": 0.0,
+        }
         yield _candidate(f"{_layers(count)}, both sides", base, student, stages, (1, 2, 3), 4 * count)
 
 
-def of_scores(
-    base: dict[str, Any], texts: tuple[int, int], labelled: int, start: str, there: int
-) -> Iterator[Candidate]:
-    """Students that learn the order of a teacher's scores, from `start`; `labelled` is the number of scored queries."""
-    common = {"init_from": start, "query_length": 32, "document_length": 128}
+def of_scores(base: dict[str, Any], texts: tuple[int, int], scored: int, start: Start) -> Iterator[Candidate]:
+    """Students that learn the order of a teacher's scores, from `start`; `scored` is the number of scored queries."""
+    there = start.layers
+    common = {"init_from": start.name, **_lengths(start)}
     dual = common | {"kind": "dual_encoder", "align": True, "scale": 20.0}
-    steps = _steps(labelled, LIST_BATCH)
+    steps = _steps(scored, LIST_BATCH)
     lists = [_list_stage(steps * factor, 3e-4) for factor in LIST_GROWTH]
     static = [_list_stage(steps * factor, 1e-3) for factor in LIST_GROWTH]
     yield _candidate("static", base, dual | {"encoder": "static"}, static, (0, 1, 2), STATIC_COST)
@@ -111,6 +135,10 @@ def _candidate(
     told = f"`limbeck compress` of {base['teacher'].get('model') or base['teacher'].get('scores')}: {name}"
     values = base | {"name": name.replace(", ", "-").replace(" ", "-"), "description": told}
     return Candidate(name, parse_recipe(values | {"student": student, "stages": stages}, name), rungs, cost)
+
+
+def _lengths(start: Start) -> dict[str, int]:
+    return {"query_length": start.longest // 2, "document_length": start.longest}
 
 
 def _matching(objective: str, steps: int) -> dict[str, Any]:

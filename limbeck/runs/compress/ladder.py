@@ -138,7 +138,8 @@ class Ladder:
         known.rate = (time.monotonic() - began) / max(1, steps)
         known.rung, known.over = rung, rung + 1 == len(candidate.rungs)
         known.dev = self.dev.judge(self.bench.ranking(self.matchers[name], self.dev)).means[self.dev.measure]
-        say(f"{name}: {known.dev:.3f} on dev after {self._steps(name)} steps")
+        steps_done = self._steps(name)
+        say(f"{name}: {known.dev:.3f} on dev " + (f"after {steps_done} steps" if steps_done else "in closed form"))
         self._write(name)
 
     def _train_rung(self, name: str, rung: int, deadline: float | None) -> None:

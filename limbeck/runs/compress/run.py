@@ -78,7 +78,7 @@ class Compression:
         measured = [name for name, known in ladder.progress.items() if known.has_student and not known.is_stopped]
         for name in measured:
             load = partial(self.bench.load, ladder.student(name), ladder.documents(name))
-            self._measure(name, "student", load, ladder.student(name).name)
+            self._measure(name, "student", load, ladder.student(name).name, ladder.candidates[name].is_static)
             if name != measured[-1]:
                 self._table(ladder, final=False)
         return self._table(ladder, final=True)
@@ -101,14 +101,16 @@ class Compression:
         self.bench.serve(start, self.folder / "start")
         return start
 
-    def _measure(self, name: str, kind: RowKind, load: Callable[[], Matcher], version: str) -> None:
+    def _measure(
+        self, name: str, kind: RowKind, load: Callable[[], Matcher], version: str, only_torch: bool = False
+    ) -> None:
         """Measure a model in every runtime, each with its own copy, so that they can be timed in turns.
 
         Torch comes first: it computes the document vectors that the others search. The other runtimes of a student are
         left out if there is no time left.
         """
         first = load()
-        for runtime in self.bench.runtimes_of(first):
+        for runtime in [TORCH] if only_torch else self.bench.runtimes_of(first):
             row, began = name if runtime == TORCH else f"{name}, {runtime}", time.monotonic()
             if kind == "student" and runtime != TORCH and self.clock.left < self.spent.get(runtime, 0.0):
                 say(f"{row}: not measured, no time left")
@@ -153,7 +155,6 @@ class Compression:
             timings = self._timed()
             write_timings(self.folder, timings)
         kept = [name for name, known in ladder.progress.items() if known.has_student]
-        candidates = {candidate.name: candidate for candidate in self.setting.candidates}
         table = Known(
             self.setting.task,
             self.folder,
@@ -161,7 +162,7 @@ class Compression:
             timings,
             self.setting.test.measure,
             {name: ladder.student(name) for name in kept},
-            frozenset(name for name in kept if getattr(candidates[name].recipe.student, "document", None)),
+            frozenset(name for name in kept if ladder.candidates[name].keeps_documents),
             {name: known.note for name, known in ladder.progress.items() if known.note},
             time.monotonic() - self.clock.began,
             self.setting.searches,

@@ -13,7 +13,7 @@ from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
 from limbeck.recipe.files import write_recipe
-from limbeck.runs.compress.candidates import Candidate, layer_count, of_dual_encoder, of_scores
+from limbeck.runs.compress.candidates import Candidate, Start, of_dual_encoder, of_scores
 from limbeck.runs.compress.exam import TOP, Exam
 from limbeck.runs.compress.source import base_recipe, with_queries
 from limbeck.runs.open_task import open_task
@@ -76,8 +76,7 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
         raise LimbeckError(f"{request.teacher}: has no document vectors to keep; drop --index and --vectors")
     if matcher is not None and matcher.outputs != 1:
         raise LimbeckError(f"{request.teacher}: gives {matcher.outputs} scores per pair; rankings need one")
-    start = request.teacher if searches else request.start
-    there = layer_count(start)
+    start = Start.of(request.teacher if searches else request.start)
     source, data, warning = with_queries(request.data, folder, request.seed)
     sizes = known or _sizes(matcher, data, searches, minutes)
     teacher = {"scores": request.teacher} if scores else {"model": request.teacher}
@@ -87,9 +86,9 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     base["data"]["test_queries"] = sizes["tested"]
     texts = (_training_texts(data, base), len(data.corpus))
     if searches:
-        found = list(of_dual_encoder(base, texts, there, request.vectors is not None))
+        found = list(of_dual_encoder(base, texts, start, request.vectors is not None))
     else:
-        found = list(of_scores(base, texts, sizes["scored"] or len(data.queries), start, there))
+        found = list(of_scores(base, texts, sizes["scored"] or len(data.queries), start))
     task: Any = open_task(found[0].recipe, folder)
     task.warn(warning)
     dev, test = _exams(task, searches, scores)
