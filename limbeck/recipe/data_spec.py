@@ -20,7 +20,9 @@ class DataSpec(Part):
     dev_queries: int | None = Field(100, ge=1)
     test_queries: int | None = Field(None, ge=1)
     held_out: int = Field(
-        0, ge=0, description="keep at most this many training queries, and a tenth, for a comparison with the teacher"
+        0,
+        ge=0,
+        description="train on all but this many queries (at most a fifth), for a comparison with the teacher on them",
     )
     labelled_queries: int | None = Field(
         None, ge=0, description="keep the labels of this many training queries or pairs; the others count as unlabelled"

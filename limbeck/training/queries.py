@@ -62,7 +62,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
         dev_labels = {query: train_labels[query] for query in dev if query in train_labels}
     else:
         dev = []
-    count = min(spec.held_out, round(HELD_OUT * len(train)))
+    count = min(spec.held_out, round(2 * HELD_OUT * len(train)))
     held_out, train = train[:count], train[count:]
     train = train[: spec.train_queries]
     if not train and not further:

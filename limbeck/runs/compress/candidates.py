@@ -126,7 +126,8 @@ def of_scores(base: dict[str, Any], texts: tuple[int, int], scored: int, start: 
     least = counts[0]
     tokens = common | {"kind": "colbert", "layers": kept_layers(least, there) if 1 < least < there else least}
     slow = [_list_stage(steps * factor, 1e-4) for factor in LIST_GROWTH]
-    yield _candidate(f"ColBERT, {_layers(least)}", base, tokens, slow, (1, 2), 5 * least)
+    without_spans = base | {"data": {**base["data"], "spans": 0}}  # nothing of it reads them
+    yield _candidate(f"ColBERT, {_layers(least)}", without_spans, tokens, slow, (1, 2), 5 * least)
 
 
 def _candidate(

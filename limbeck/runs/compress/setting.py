@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from limbeck.data import RankingData
+from limbeck.data import Qrels, RankingData
 from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
@@ -140,26 +140,28 @@ def _training_texts(data: RankingData, base: dict[str, Any]) -> int:
 
 
 def _exams(task: Any, searches: bool, scores: bool) -> tuple[Exam, Exam]:
-    """Queries to choose on and queries to report on."""
+    """Queries to choose on and queries to report on. If there are only scores, both are queries that have some."""
     splits = task.splits
-    has_test = bool(splits.test_labels) and not scores
-    test = splits.test if has_test else splits.held_out
-    judged = task.data.qrels.get(task.recipe.data.train, {})
-    labels = splits.test_labels if has_test else {query: judged[query] for query in test if query in judged}
-    labels = labels if all(query in labels for query in test) else {}
-    dev_labels = splits.dev_labels if all(query in splits.dev_labels for query in splits.dev) else {}
-    found = []
-    for queries, known in ((splits.dev, dev_labels), (test, labels)):
-        lists = None
-        if scores:
-            given = task.given_scores
-            queries = [query for query in queries if query in given]
-            lists = {query: list(given[query]) for query in queries}
-        elif not searches:
-            lists = {query: list(found) for query, found in task.bm25(queries, DEPTH).items()}
+    dev, test, labels = splits.dev, splits.test, splits.dev_labels | splits.test_labels
+    if scores or not test:
+        labels = task.data.qrels.get(task.recipe.data.train, {}) | splits.dev_labels
+        test = splits.held_out
+    if scores:
+        known = [query for query in splits.held_out if query in task.given_scores]
+        dev, test = known[::2], known[1::2]
+    for queries in (dev, test):
         if len(queries) < 2:
-            problem = "has too few queries to compare students on"
-            remedy = "annotate more queries" if scores else "give more queries"
-            raise LimbeckError(f"{task.data.name}: {problem} ({len(queries)} held out); {remedy}")
-        found.append(Exam(list(queries), {query: known[query] for query in queries if query in known}, {}, lists))
-    return found[0], found[1]
+            problem = f"only {len(queries)} queries are left to compare students on"
+            raise LimbeckError(f"{task.data.name}: {problem}; {'annotate' if scores else 'give'} more queries")
+    return _exam(task, dev, labels, searches, scores), _exam(task, test, labels, searches, scores)
+
+
+def _exam(task: Any, queries: list[str], labels: Qrels, searches: bool, scores: bool) -> Exam:
+    """Labels count only if all queries have them."""
+    known = {query: labels[query] for query in queries if query in labels}
+    lists = None
+    if scores:
+        lists = {query: list(task.given_scores[query]) for query in queries}
+    elif not searches:
+        lists = {query: list(documents) for query, documents in task.bm25(queries, DEPTH).items()}
+    return Exam(queries, known if len(known) == len(queries) else {}, {}, lists)

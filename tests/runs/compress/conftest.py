@@ -1,0 +1,30 @@
+"""A tiny teacher, and few steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from limbeck.matchers import build, matcher_config
+from tests.training.conftest import beir  # noqa: F401  (fixture)
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rungs of 2, 4 and 8 steps, and no runtime but torch."""
+    monkeypatch.setattr("limbeck.runs.compress.candidates.FEWEST_STEPS", 2)
+    monkeypatch.setattr("limbeck.runs.compress.candidates.MOST_STEPS", 2)
+    monkeypatch.setattr("limbeck.runs.compress.bench.RUNTIMES", ("torch",))
+
+
+@pytest.fixture
+def dual(tiny_bert: str, tmp_path: Path) -> Path:
+    """A dual encoder of 3 layers and 24 numbers per text."""
+    torch.manual_seed(3)
+    lengths = {"query_length": 16, "document_length": 16}
+    build(matcher_config(init_from=tiny_bert, dim=24, similarity="cosine", **lengths)).save_pretrained(
+        tmp_path / "dual"
+    )
+    return tmp_path / "dual"

@@ -1,0 +1,146 @@
+"""Whole runs of compress with tiny models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import limbeck as lb
+from limbeck.errors import LimbeckError
+from limbeck.matchers import build, matcher_config
+from limbeck.runs.compress import run as compress_run
+from limbeck.runs.compress.run import Compression, compress
+from limbeck.runs.compress.table import read_compressed
+from limbeck.runs.run import distill
+
+
+def test_a_run_gives_a_front_a_student_and_a_verdict_and_can_be_repeated(dual, beir, tmp_path, few_steps, monkeypatch):
+    out = tmp_path / "out"
+    found = compress(str(dual), str(beir), out, minutes=60)
+    rows = {row.name: row for row in found.rows}
+    assert {"teacher", "BM25", "static"} <= rows.keys()
+    assert rows["teacher"].kept == 1 and rows["teacher"].bytes_per_document == 24 * 4
+    assert list(rows["static"].measures) == ["ndcg@10", "agreement ndcg@10", "overlap@10"]
+    expected = lb.evaluate(dual, beir, task="retrieve", measures=["ndcg@10"]).measures["ndcg@10"]
+    assert rows["teacher"].measures["ndcg@10"] == pytest.approx(expected)
+    tried = {path.name for path in (out / "students").iterdir()}
+    assert tried == {"static", "1-layer", "2-layers", "2-layers--both-sides"} or len(tried) == 4
+    assert found.recommended in rows and set(found.front) <= rows.keys()
+
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["compression"]["recommended"] == found.recommended and not metrics["compression"]["unfinished"]
+    page = (out / "report.html").read_text()
+    places = [page.index(f"<h2>{title}</h2>") for title in ("The front", "What to do next", "Comparison")]
+    assert places == sorted(places)
+
+    ours, theirs = found.student, SentenceTransformer(str(out / "student"))
+    assert np.allclose(theirs.encode_query(["copy a file"]), ours.encode_query(["copy a file"]), atol=1e-5)
+
+    again = distill(out / "students" / "static" / "recipe.yaml", tmp_path / "again")
+    own = lb.load(out / "students" / "static" / "rung-1")
+    assert np.allclose(again.student.encode_query(["copy a file"]), own.encode_query(["copy a file"]), atol=1e-6)
+
+    monkeypatch.setattr("limbeck.runs.compress.ladder.train_student", lambda *_: pytest.fail("trained again"))
+    cheap = compress(str(dual), str(beir), out, budgets=["1us"], minutes=60)
+    assert not cheap.meets and "comes nearest" in cheap.next_steps[0]
+    assert cheap.verdict.level.name in ("MARGINAL", "REGRESSION")
+    with pytest.raises(LimbeckError, match="another data"):
+        compress(str(dual), "pydocs", out)
+
+
+def test_without_queries_spans_of_passages_serve_and_agreement_is_the_quality(dual, beir, tmp_path, few_steps):
+    found = compress(str(dual), str(beir / "corpus.jsonl"), tmp_path / "out", minutes=60)
+    assert any("no queries" in line for line in found.warnings)
+    measures = next(row for row in found.rows if row.kind == "teacher").measures
+    assert measures == {"agreement ndcg@10": 1.0, "overlap@10": 1.0}
+    recipe = lb.Recipe.model_validate(__import__("yaml").safe_load((tmp_path / "out" / "recipe.yaml").read_text()))
+    assert recipe.data.source == str(tmp_path / "out" / "data") and recipe.data.held_out == 200
+
+
+def test_a_cross_encoder_and_its_scores_have_students_that_order_candidates(beir, tiny_bert, tmp_path, few_steps):
+    lengths = {"init_from": tiny_bert, "query_length": 16, "document_length": 16}
+    build(matcher_config("cross_encoder", **lengths)).save_pretrained(tmp_path / "cross")
+    found = compress(str(tmp_path / "cross"), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
+    rows = {row.name: row for row in found.rows}
+    assert {"teacher", "BM25", f"{tiny_bert}, as it is"} <= rows.keys()
+    assert rows["teacher"].bytes_per_document == 0
+    assert any(row.kind == "student" for row in found.rows)
+
+    scores = tmp_path / "scores"
+    lb.annotate(tmp_path / "cross", beir, scores, depth=20)
+    found = compress(str(scores), str(beir), tmp_path / "of-scores", start=tiny_bert, minutes=60)
+    assert "BM25" not in [row.name for row in found.rows]
+    assert found.verdict.speedup is None
+
+
+def test_a_users_vectors_are_kept_or_refused(dual, beir, tmp_path, few_steps):
+    texts = [text for _, text in lb.load_data(beir).corpus.items()]
+    vectors = lb.load(dual).encode_document(texts)
+    np.save(tmp_path / "wrong.npy", vectors[::-1])
+    with pytest.raises(LimbeckError, match="did not make"):
+        compress(str(dual), str(beir), tmp_path / "out", vectors=str(tmp_path / "wrong.npy"))
+    assert not (tmp_path / "out").exists()
+    np.save(tmp_path / "narrow.npy", vectors[:, :8])
+    with pytest.raises(LimbeckError, match="8 numbers per document"):
+        compress(str(dual), str(beir), tmp_path / "out", vectors=str(tmp_path / "narrow.npy"))
+    lb.index(dual, beir, tmp_path / "index", kind="flat")
+    found = compress(str(dual), str(beir), tmp_path / "out", vectors=str(tmp_path / "index"), minutes=60)
+    assert not any("both sides" in path.name for path in (tmp_path / "out" / "students").iterdir())
+    hits = (
+        lb.open_index(tmp_path / "index", model=tmp_path / "out" / "student").search("copy a file", mode="dense").hits
+    )
+    assert hits and found.student.identity(1) == lb.load(dual).identity(1)
+
+
+def test_when_the_time_is_over_the_others_are_named_and_more_time_goes_on(dual, beir, tmp_path, few_steps):
+    out = tmp_path / "out"
+    found = compress(str(dual), str(beir), out, minutes=0.001)
+    assert [row.name for row in found.rows if row.kind == "student"] == ["static"]
+    assert found.notes["2 layers"] == "not tried: no time left"
+    kept = (out / "students" / "static" / "rung-1" / "modules.json").stat().st_mtime_ns
+    more = compress(str(dual), str(beir), out, minutes=60)
+    assert not any("not tried" in note for note in more.notes.values())
+    assert (out / "students" / "static" / "rung-1" / "modules.json").stat().st_mtime_ns == kept
+
+
+def test_a_run_that_is_cut_after_its_first_student_has_a_table(dual, beir, tmp_path, few_steps, monkeypatch):
+    whole, out = Compression._measure, tmp_path / "out"
+
+    def interrupted(self, name, kind, *rest):
+        if kind == "student" and "static" in self.rows:
+            raise KeyboardInterrupt
+        whole(self, name, kind, *rest)
+
+    monkeypatch.setattr(compress_run.Compression, "_measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compress(str(dual), str(beir), out, minutes=60)
+    found = read_compressed(out)
+    assert [row.name for row in found.rows if row.kind == "student"] == ["static"]
+    assert json.loads((out / "metrics.json").read_text())["compression"]["unfinished"]
+    assert "not finished" in (out / "report.html").read_text()
+
+
+def test_a_corpus_of_ten_works_and_a_smaller_one_is_refused(dual, beir, tmp_path, few_steps):
+    lines = (beir / "corpus.jsonl").read_text().splitlines()
+    (tmp_path / "ten.jsonl").write_text("\n".join(lines[:10]) + "\n")
+    assert compress(str(dual), str(tmp_path / "ten.jsonl"), tmp_path / "out", minutes=0.001).rows
+    (tmp_path / "nine.jsonl").write_text("\n".join(lines[:9]) + "\n")
+    with pytest.raises(LimbeckError, match="has 9 documents"):
+        compress(str(dual), str(tmp_path / "nine.jsonl"), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_teacher_that_is_no_better_than_bm25_is_reported_before_students_are_trained(
+    dual, beir, tmp_path, few_steps, monkeypatch
+):
+    said: list[str] = []
+    monkeypatch.setattr("limbeck.runs.task.say", said.append)
+    monkeypatch.setattr("limbeck.runs.compress.run.Ladder.climb", lambda *_: said.append("training"))
+    monkeypatch.setattr(Compression, "_table", lambda *_, **__: None)
+    compress(str(dual), str(beir), tmp_path / "out")
+    assert "no better than BM25" in said[0] and said[-1] == "training"
+    shutil.rmtree(tmp_path / "out")
