@@ -112,13 +112,13 @@ def compress(
     killed, or the minutes are over, call it again to go on.
 
     >>> import limbeck as lb
-    >>> found = lb.compress("my-teacher", "my-data", "my-students", keep="90%", minutes=1)
+    >>> found = lb.compress("runs/mine", "my-data", "my-students", keep="90%", minutes=1)
     >>> found.recommended in [row.name for row in found.rows]
     True
     >>> found.verdict.level.name in ("WIN", "MARGINAL", "REGRESSION")
     True
     >>> found.student.encode_query("copy a file").shape
-    (24,)
+    (32,)
     """
     from limbeck.errors import LimbeckError
     from limbeck.runs.compress.run import compress as run

@@ -19,6 +19,7 @@ FUNCTIONS = [
     "load",
     "distill",
     "sweep",
+    "compress",
     "evaluate",
     "annotate",
     "index",

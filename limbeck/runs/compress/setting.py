@@ -22,6 +22,7 @@ from limbeck.sealed import read_sealed, write_sealed
 
 PLAN = "compress.json"
 DEPTH = 30  # candidates of a query that a re-ranker orders
+FEW_QUERIES = 50  # held out
 POOL = 16  # candidates of a training query that a teacher scores
 SCORED, TESTED = (100, 1000), (50, 300)  # least and most queries for training and for test, if a teacher re-ranks
 
@@ -92,6 +93,9 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     task: Any = open_task(found[0].recipe, folder)
     task.warn(warning)
     dev, test = _exams(task, searches, scores)
+    if len(test.queries) < FEW_QUERIES:
+        told = f"students are compared on {len(test.queries)} queries, so differences may be chance"
+        task.warn(f"{told}; hundreds are better")
     if known is None:
         folder.mkdir(parents=True, exist_ok=True)
         write_sealed(folder / PLAN, asdict(request) | sizes)

@@ -18,8 +18,7 @@ from limbeck.generation.spans import Spans
 from limbeck.progress import say
 
 MOST_SPANS = 20_000  # of passages, as queries
-FEWEST_DOCUMENTS = 10
-FEWEST_QUERIES = 10
+FEWEST_DOCUMENTS = 2
 SPANS = 4_000  # texts that a small corpus is made into
 
 
@@ -62,14 +61,11 @@ def _is_passages(path: Path) -> bool:
 def _require_enough(source: str, data: RankingData) -> None:
     if len(data.corpus) < FEWEST_DOCUMENTS:
         raise _too_few(source, len(data.corpus))
-    if len(data.queries) < FEWEST_QUERIES:
-        problem = f"has {len(data.queries)} queries, and students are compared on held-out ones"
-        raise LimbeckError(f"{source}: {problem}; give at least {FEWEST_QUERIES}, or a corpus without queries")
 
 
 def _too_few(source: str, count: int) -> LimbeckError:
-    problem = f"has {count} documents, too few to tell students apart"
-    return LimbeckError(f"{source}: {problem}; give at least {FEWEST_DOCUMENTS}")
+    noun = "document" if count == 1 else "documents"
+    return LimbeckError(f"{source}: has {count} {noun}, which cannot be ranked; give at least {FEWEST_DOCUMENTS}")
 
 
 def _write(place: Path, corpus: Texts, seed: int) -> None:

@@ -24,7 +24,5 @@ def dual(tiny_bert: str, tmp_path: Path) -> Path:
     """A dual encoder of 3 layers and 24 numbers per text."""
     torch.manual_seed(3)
     lengths = {"query_length": 16, "document_length": 16}
-    build(matcher_config(init_from=tiny_bert, dim=24, similarity="cosine", **lengths)).save_pretrained(
-        tmp_path / "dual"
-    )
+    build(matcher_config(init_from=tiny_bert, dim=24, **lengths)).save_pretrained(tmp_path / "dual")
     return tmp_path / "dual"
