@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from limbeck.data import RankingData, Run
+from limbeck.data import RankingData, Run, ranked
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import rerank, retrieve
 from limbeck.evaluation.evaluate import size_in_mb
@@ -75,12 +75,15 @@ class CompressBench:
             return retrieve(matcher, self.data, exam.queries, TOP)
         return rerank(matcher, self.data, exam.candidates)
 
-    def measured(self, name: str, kind: RowKind, matcher: Matcher, exam: Exam) -> Measured:
-        """A row of the table without its times, which are measured for all rows together."""
-        run = self.ranking(matcher, exam)
+    def measured(self, name: str, kind: RowKind, matcher: Matcher, exam: Exam, run: Run | None = None) -> Measured:
+        """A row of the table without its times, which are measured for all rows together; `run` is its ranking if it is
+        known already.
+        """
+        run = self.ranking(matcher, exam) if run is None else run
         result = exam.judge(run)
-        best = {query: dict(list(scores.items())[:TOP]) for query, scores in run.items()}
-        row = ResultRow(name, kind, result.means, size_mb=size_in_mb(matcher), bytes_per_document=self._bytes(matcher))
+        best = {query: {key: scores[key] for key in ranked(scores)[:TOP]} for query, scores in run.items()}
+        size = size_in_mb(matcher)
+        row = ResultRow(name, kind, result.means, size_mb=size, bytes_per_document=self._bytes(matcher))
         return Measured(row, result, best)
 
     def _bytes(self, matcher: Matcher) -> float:

@@ -36,8 +36,10 @@ from limbeck.runs.measured import once
 from limbeck.runs.reference import untrained_start
 from limbeck.runs.results import Measured, ResultRow, RowKind
 from limbeck.runtimes.use import TORCH
+from limbeck.sealed import read_if_whole, write_sealed
 
 MEASURED = "measured"
+LISTS = "lists.json"  # the teacher's ranking of held-out queries
 SEARCH = "search"  # its name among the timings; no row has it
 
 
@@ -84,14 +86,21 @@ class Compression:
         return self._table(ladder, final=True)
 
     def _rank_with_teacher(self) -> None:
-        """The teacher's own ranking of dev and test queries."""
-        teacher = self.setting.teacher
-        for exam in (self.setting.dev, self.setting.test):
-            if exam.candidates is not None:
+        """The teacher's own ranking of dev and test queries; its scores of candidates are in the run's store."""
+        teacher, place = self.setting.teacher, self.folder / "teacher" / LISTS
+        exams = {"dev": self.setting.dev, "test": self.setting.test}
+        if not self.setting.searches:
+            for exam in exams.values():
                 exam.teacher = self.setting.task.teacher_run(exam.candidates)
-            elif teacher is not None:
-                self.bench.serve(teacher, self.folder / "teacher" / "embeddings")
-                exam.teacher = self.bench.ranking(teacher, exam)
+            return
+        assert teacher is not None
+        known = read_if_whole(place)
+        if known is None:
+            self.bench.serve(teacher, self.folder / "teacher" / "embeddings")
+            known = {name: self.bench.ranking(teacher, exam) for name, exam in exams.items()}
+            write_sealed(place, known)
+        for name, exam in exams.items():
+            exam.teacher = known[name]
 
     def _load_teacher(self) -> Matcher:
         return self.bench.load(self.setting.request.teacher, self.folder / "teacher" / "embeddings")
@@ -120,7 +129,8 @@ class Compression:
                 continue
             say(f"Measuring {row}")
             role: RowKind = "baseline" if kind == "teacher" and runtime != TORCH else kind
-            measure = partial(self.bench.measured, row, role, own, self.setting.test)
+            ranking = self.setting.test.teacher if role == "teacher" else None
+            measure = partial(self.bench.measured, row, role, own, self.setting.test, ranking)
             found = once(self.folder / MEASURED / slug(row), measure, RankingResult, version)
             self.rows[row] = Contender(found, self.bench.call(own, self.setting.test))
             self.spent[runtime] = max(self.spent.get(runtime, 0.0), time.monotonic() - began)
