@@ -62,7 +62,7 @@ def measure_interleaved(
         raise LimbeckError("nothing to time; give at least one system and one item")
     spent: dict[str, list[int]] = {name: [] for name in systems}
     turns = [items[start : start + block] for start in range(0, len(items), block)]
-    for number, turn in enumerate(track(turns, "Timing all models in turns")):
+    for number, turn in enumerate(turns):
         for name in reversed([*systems]) if number % 2 else systems:
             systems[name](turn[0])
             for item in turn:

@@ -8,7 +8,7 @@ import torch
 
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import latency
-from limbeck.evaluation.latency import folder_bytes, measure_latency, parameter_count
+from limbeck.evaluation.latency import folder_bytes, measure_interleaved, measure_latency, parameter_count
 
 
 def test_times_are_those_of_the_calls_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,6 +33,30 @@ def test_times_are_those_of_the_calls_after_the_warm_up(monkeypatch: pytest.Monk
 def test_nothing_to_time_is_refused() -> None:
     with pytest.raises(LimbeckError, match="nothing to time"):
         measure_latency(print, [])
+
+
+def test_systems_take_turns_and_the_first_call_of_a_turn_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = 0, list[tuple[str, int]]()
+
+    def system(name: str, milliseconds: float):
+        def work(item: int) -> None:
+            nonlocal now
+            cold = not calls or calls[-1][0] != name
+            calls.append((name, item))
+            now += int(1e6 * (100 if cold else milliseconds))
+
+        return work
+
+    monkeypatch.setattr(latency, "time", SimpleNamespace(perf_counter_ns=lambda: now))
+    found = measure_interleaved({"a": system("a", 2), "b": system("b", 5)}, [0, 1, 2], block=2)
+    assert {name: (each.p50_ms, each.p99_ms, each.calls) for name, each in found.items()} == {
+        "a": (2, 2, 3),
+        "b": (5, 5, 3),
+    }
+    assert [name for name, _ in calls] == ["a"] * 3 + ["b"] * 3 + ["b"] * 2 + ["a"] * 2  # reversed in the second turn
+    assert [item for name, item in calls if name == "a"] == [0, 0, 1, 2, 2]
+    with pytest.raises(LimbeckError, match="nothing to time"):
+        measure_interleaved({}, [1])
 
 
 def test_folder_size_counts_all_files_below(tmp_path: Path) -> None:

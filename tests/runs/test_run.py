@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from limbeck.runs import ranking_bench, ranking_dev
 from limbeck.runs import ranking_task as ranking_module
 from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.sweep import sweep
+from limbeck.runs.train_student import train_student
 from limbeck.stores import ScoreStore
 from limbeck.training import trainer as trainer_module
 from limbeck.training.annotate import annotate_data, top_by_teacher
+from limbeck.training.stages import OutOfTime
 from tests.training.toy import torchrun
 
 
@@ -101,6 +104,17 @@ def test_killed_at_any_moment_it_resumes_and_ends_the_same(recipe, tmp_path, mon
     assert [row.measures for row in run(recipe, whole).rows] == [
         row.measures for row in run(recipe, tmp_path / "killed").rows
     ]
+
+
+def test_training_stops_at_a_deadline_and_goes_on_to_the_same_end(recipe, tmp_path):
+    parsed = load_recipe(recipe)
+    task = open_module.open_task(parsed, tmp_path / "task")
+    with pytest.raises(OutOfTime, match="1 of 4 steps"):
+        train_student(task, parsed, "student", tmp_path / "late" / "student", deadline=time.monotonic())
+    assert not (tmp_path / "late" / "student").exists()
+    train_student(task, parsed, "student", tmp_path / "late" / "student", deadline=time.monotonic() + 3600)
+    train_student(task, parsed, "student", tmp_path / "whole" / "student")
+    assert student_weights(tmp_path / "late") == student_weights(tmp_path / "whole")
 
 
 def test_teacher_scores_are_the_teachers_and_made_once(recipe, tmp_path, beir):

@@ -181,6 +181,14 @@ def test_splits_are_what_their_names_say_and_a_query_without_positives_is_left_o
     assert len(splits.dev) == 5 and len(splits.test) == 20
 
 
+def test_held_out_queries_are_not_trained_on_and_are_at_most_a_fifth():
+    whole, splits = split(), split(held_out=3)
+    assert len(splits.held_out) == 3 and set(splits.held_out) | set(splits.train) == set(whole.train)
+    assert not set(splits.held_out) & {*splits.train, *splits.train_labels, *splits.dev, *splits.test}
+    assert len(split(held_out=100).held_out) == round(0.2 * len(whole.train))
+    assert split(held_out=3, train_queries=5).held_out == splits.held_out
+
+
 def test_hidden_positives_are_unjudged_and_may_be_drawn_as_negatives():
     qrels = {"train": {"q1": {"d1": 1, "d2": 2, "d3": 0, "d4": 1}}, "dev": {}, "test": {"q2": {"d1": 1, "d2": 1}}}
     data = RankingData("toy", CORPUS, Texts.from_dict({"q1": "one", "q2": "two"}), qrels)

@@ -19,7 +19,7 @@ from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.encoders import encoders
 from limbeck.matchers.encoding_matcher import encodes_apart
-from limbeck.progress import say
+from limbeck.progress import reporting, say
 from limbeck.runs.compress.exam import TOP, Exam
 from limbeck.runs.reference import has_one_vector
 from limbeck.runs.results import Measured, ResultRow, RowKind
@@ -109,7 +109,8 @@ class CompressBench:
 
     def times(self, calls: Mapping[str, Callable[[str], object]], exam: Exam) -> dict[str, float]:
         """Milliseconds per query (the median) of all models, timed in turns on the stated number of threads."""
-        with on_threads(self.threads), torch.inference_mode():
+        say(f"Timing {len(calls)} models in turns")
+        with reporting(None), on_threads(self.threads), torch.inference_mode():  # drawing progress would disturb it
             found = measure_interleaved(calls, self.timed(exam), BLOCK)
         return {name: latency.p50_ms for name, latency in found.items()}
 

@@ -35,7 +35,7 @@ class Verdict:
     reason: str
 
     def __str__(self) -> str:
-        faster = f"{self.speedup:,.0f}x" if self.speedup and self.speedup >= 10 else f"{self.speedup or 0:.2g}x"
+        faster = f"{self.speedup:.0f}x" if self.speedup and self.speedup >= 10 else f"{self.speedup or 0:.2g}x"
         return " | ".join(
             [
                 f"VERDICT: {self.level.name}",

@@ -51,6 +51,7 @@ def test_the_line_can_be_read_by_a_script():
     line = str(Verdict(Level.WIN, 0.9714, 31.2, "teacher, int8", 0.4, "why"))
     assert line == "VERDICT: WIN | kept 97.1% | 31x faster | baseline teacher, int8 | p 0.4"
     assert str(Verdict(Level.MARGINAL, 0.5, 1.52, "BM25", 0.0001, "")).split(" | ")[2] == "1.5x faster"
+    assert "2013x faster" in str(Verdict(Level.WIN, 1.0, 2013.4, "BM25", 0.0001, ""))
     without = str(Verdict(Level.REGRESSION, None, None, None, None, ""))
     assert re.fullmatch(
         r"VERDICT: REGRESSION \| kept unknown \| speed-up unknown \| baseline none \| p unknown", without
