@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
 from limbeck.runtimes.choice import measuring_on, using_runtime
+from limbeck.training.tracker_choice import using_trackers
 
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
@@ -38,11 +39,12 @@ def distill(
     overrides: Sequence[str] | None = None,
     progress: bool | None = None,
     device: str | None = None,
+    report_to: Sequence[str] = (),
 ) -> Result:
     """Train the student of a recipe, measure it and write a report, as `limbeck distill` does.
 
     If it is killed, call it again to resume; a finished run is returned as is. `overrides` are what `--set` takes:
-    `key.path=value`.
+    `key.path=value`. `report_to` names trackers that show the training: tensorboard, wandb, mlflow or trackio.
 
     >>> import limbeck as lb
     >>> result = lb.distill("mine.yaml", overrides=["stages.0.steps=2"])
@@ -53,7 +55,7 @@ def distill(
     """
     from limbeck.runs.run import distill as run
 
-    with _working(device, progress):
+    with _working(device, progress), using_trackers(report_to):
         return run(recipe, out, list(overrides or []))
 
 
@@ -71,11 +73,13 @@ def sweep(
     note: str = "",
     progress: bool | None = None,
     device: str | None = None,
+    report_to: Sequence[str] = (),
 ) -> Result:
     """Run a recipe over a grid of settings and put everything into one table, as `limbeck sweep` does.
 
     `over` and `tune` are `key=A,B,C`; `objective` is that of the last stage. Called again with more values or
     seeds, it trains only what is new. The report shows how the best student answers `questions`, and `note`.
+    `report_to` names trackers, as in `distill`.
 
     >>> import limbeck as lb
     >>> result = lb.sweep("mine.yaml", ["objective=one_hot,softmax_ce"], overrides=["stages.0.steps=2"])
@@ -84,7 +88,7 @@ def sweep(
     """
     from limbeck.runs.sweep import sweep as run
 
-    with _working(device, progress):
+    with _working(device, progress), using_trackers(report_to):
         return run(recipe, over, tune, seeds, out, against, overrides, questions, note, keep=not drop_students)
 
 
