@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from limbeck.matchers import Matcher
     from limbeck.recipe import Recipe
     from limbeck.runs import Result
+    from limbeck.runs.push import Pushed
     from limbeck.runtimes.auto import Choice
     from limbeck.runtimes.export import Written
     from limbeck.scoring.job import Done
@@ -394,7 +395,7 @@ def measure_runtimes(
     """How fast a model is in each runtime on this machine, and how near to torch, as `limbeck runtimes` does.
 
     It is measured on texts of a data set, or on built-in ones, with 1 thread and with all. `runtime="auto"` of other
-    functions uses what was found here.
+    functions uses what was found here. The card of a student gets a table of it.
 
     >>> import limbeck as lb
     >>> found = lb.measure_runtimes("runs/mine", "my-data", threads=[1])
@@ -402,6 +403,7 @@ def measure_runtimes(
     ('torch', 1.0)
     """
     from limbeck.matchers import load
+    from limbeck.runs.student_card import add_runtimes
     from limbeck.runtimes.auto import choose
     from limbeck.runtimes.sample import BUILT_IN, sample_of
 
@@ -409,7 +411,11 @@ def measure_runtimes(
         import torch
 
         counts = sorted({1, torch.get_num_threads()}) if threads is None else list(threads)
-        return choose(load(model), sample_of(str(data) if data is not None else BUILT_IN), counts)
+        matcher = load(model)
+        found = choose(matcher, sample_of(str(data) if data is not None else BUILT_IN), counts)
+        if matcher.folder is not None:
+            add_runtimes(matcher.folder, found.rows, found.source)
+        return found
 
 
 def export(
@@ -439,6 +445,21 @@ def export(
     with _working("cpu", progress):
         sample = sample_of(str(data) if data is not None else BUILT_IN)
         return export_model(model, out, sample, int8, GATE if gate is None else gate)
+
+
+def push(student: str | Path, name: str, *, private: bool = False, progress: bool | None = None) -> Pushed:
+    """Upload a student and its card to the repository `name` (owner/name) of the Hugging Face hub, as `limbeck push`
+    does. Nothing else of a run is uploaded. You must be logged in (`hf auth login`).
+
+    >>> import limbeck as lb
+    >>> lb.push("runs/mine", "mine")
+    Traceback (most recent call last):
+    limbeck.errors.LimbeckError: mine: is not the name of a repository; give owner/name, e.g. my-team/my-student
+    """
+    from limbeck.runs.push import push_student
+
+    with _working(None, progress):
+        return push_student(student, name, private)
 
 
 def recipes() -> dict[str, str]:

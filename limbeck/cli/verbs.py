@@ -14,7 +14,7 @@ VERBS = {  # the panel of `limbeck --help`: its commands, each a module of this 
     "Prepare texts and teacher scores": ("annotate", "generate", "expand", "pairs"),
     "Search and score": ("index", "search", "tune", "score"),
     "Measure and understand": ("evaluate", "runtimes", "inspect", "report"),
-    "Publish": ("export",),
+    "Publish": ("push", "export"),
 }
 FIRST_STEPS = {  # a line is shown once its command exists
     "demo": ("limbeck demo", "to see what it does: minutes, and you need nothing of your own"),
