@@ -86,6 +86,9 @@ def student_files(student: str | Path) -> tuple[Path, list[str]]:
         remedy = "save it with limbeck, or upload it with `hf upload`"
         raise bad_input(folder, "was not saved by limbeck, so its files cannot be checked", remedy)
     check_folder(folder)
+    for file in (CARD, CALIBRATION):  # no checksum protects these
+        if (folder / file).is_symlink():
+            raise bad_input(folder / file, "is a link to another file", "replace it with a copy")
     calibration = [CALIBRATION] if (folder / CALIBRATION).is_file() else []
     return folder, sorted({*listed.files, *calibration, LIST} - {CARD})
 

@@ -140,6 +140,14 @@ def test_a_name_that_no_repository_has_is_refused(student, name):
         lb.push(student, name)
 
 
+def test_a_card_that_links_to_another_file_is_refused(student, tmp_path):
+    (tmp_path / "secret").write_text("a secret")
+    (student / "README.md").unlink()
+    (student / "README.md").symlink_to(tmp_path / "secret")
+    with pytest.raises(LimbeckError, match=r"README.md: is a link to another file"):
+        student_files(student)
+
+
 def test_calibration_belongs_to_the_student(student):
     (student / "calibration.json").write_text("{}")
     assert "calibration.json" in student_files(student)[1]
