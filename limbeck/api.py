@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
 from limbeck.runtimes.choice import measuring_on, using_runtime
+from limbeck.training.tracker_choice import using_trackers
 
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from limbeck.recipe import Recipe
     from limbeck.runs import Result
     from limbeck.runs.compress.table import Compressed
+    from limbeck.runs.push import Pushed
     from limbeck.runtimes.auto import Choice
     from limbeck.runtimes.export import Written
     from limbeck.scoring.job import Done
@@ -39,11 +41,12 @@ def distill(
     overrides: Sequence[str] | None = None,
     progress: bool | None = None,
     device: str | None = None,
+    report_to: Sequence[str] = (),
 ) -> Result:
     """Train the student of a recipe, measure it and write a report, as `limbeck distill` does.
 
     If it is killed, call it again to resume; a finished run is returned as is. `overrides` are what `--set` takes:
-    `key.path=value`.
+    `key.path=value`. `report_to` names trackers that show the training: tensorboard, wandb, mlflow or trackio.
 
     >>> import limbeck as lb
     >>> result = lb.distill("mine.yaml", overrides=["stages.0.steps=2"])
@@ -54,7 +57,7 @@ def distill(
     """
     from limbeck.runs.run import distill as run
 
-    with _working(device, progress):
+    with _working(device, progress), using_trackers(report_to):
         return run(recipe, out, list(overrides or []))
 
 
@@ -72,11 +75,13 @@ def sweep(
     note: str = "",
     progress: bool | None = None,
     device: str | None = None,
+    report_to: Sequence[str] = (),
 ) -> Result:
     """Run a recipe over a grid of settings and put everything into one table, as `limbeck sweep` does.
 
     `over` and `tune` are `key=A,B,C`; `objective` is that of the last stage. Called again with more values or
     seeds, it trains only what is new. The report shows how the best student answers `questions`, and `note`.
+    `report_to` names trackers, as in `distill`.
 
     >>> import limbeck as lb
     >>> result = lb.sweep("mine.yaml", ["objective=one_hot,softmax_ce"], overrides=["stages.0.steps=2"])
@@ -85,7 +90,7 @@ def sweep(
     """
     from limbeck.runs.sweep import sweep as run
 
-    with _working(device, progress):
+    with _working(device, progress), using_trackers(report_to):
         return run(recipe, over, tune, seeds, out, against, overrides, questions, note, keep=not drop_students)
 
 
@@ -104,12 +109,13 @@ def compress(
     seed: int = 0,
     progress: bool | None = None,
     device: str | None = None,
+    report_to: Sequence[str] = (),
 ) -> Compressed:
     """Distil a teacher into students along the whole range of cost and recommend one, as `limbeck compress` does.
 
     `budget` is "2ms", "1KB/doc" or both; `keep` is the share of the teacher's quality. `index` or `vectors` are the
     teacher's document vectors, which the students keep. `start` is what students of a re-ranker start from. If it is
-    killed, or the minutes are over, call it again to go on.
+    killed, or the minutes are over, call it again to go on. `report_to` names trackers, as in `distill`.
 
     >>> import limbeck as lb
     >>> found = lb.compress("runs/mine", "my-data", "my-students", keep="90%", minutes=1)
@@ -127,7 +133,7 @@ def compress(
         raise LimbeckError("--index and --vectors are two sources of the same vectors; give one")
     kept = _text(index) if index is not None else _text(vectors)
     budgets = [budget] if isinstance(budget, str) else list(budget)
-    with _working(device, progress):
+    with _working(device, progress), using_trackers(report_to):
         return run(str(teacher), str(data), out, budgets, keep, minutes, kept, str(start), threads, seed)
 
 
@@ -433,7 +439,7 @@ def measure_runtimes(
     """How fast a model is in each runtime on this machine, and how near to torch, as `limbeck runtimes` does.
 
     It is measured on texts of a data set, or on built-in ones, with 1 thread and with all. `runtime="auto"` of other
-    functions uses what was found here.
+    functions uses what was found here. The card of a student gets a table of it.
 
     >>> import limbeck as lb
     >>> found = lb.measure_runtimes("runs/mine", "my-data", threads=[1])
@@ -441,6 +447,7 @@ def measure_runtimes(
     ('torch', 1.0)
     """
     from limbeck.matchers import load
+    from limbeck.runs.student_card import add_runtimes
     from limbeck.runtimes.auto import choose
     from limbeck.runtimes.sample import BUILT_IN, sample_of
 
@@ -448,7 +455,11 @@ def measure_runtimes(
         import torch
 
         counts = sorted({1, torch.get_num_threads()}) if threads is None else list(threads)
-        return choose(load(model), sample_of(str(data) if data is not None else BUILT_IN), counts)
+        matcher = load(model)
+        found = choose(matcher, sample_of(str(data) if data is not None else BUILT_IN), counts)
+        if matcher.folder is not None:
+            add_runtimes(matcher.folder, found.rows, found.source)
+        return found
 
 
 def export(
@@ -478,6 +489,21 @@ def export(
     with _working("cpu", progress):
         sample = sample_of(str(data) if data is not None else BUILT_IN)
         return export_model(model, out, sample, int8, GATE if gate is None else gate)
+
+
+def push(student: str | Path, name: str, *, private: bool = False, progress: bool | None = None) -> Pushed:
+    """Upload a student and its card to the repository `name` (owner/name) of the Hugging Face hub, as `limbeck push`
+    does. Nothing else of a run is uploaded. You must be logged in (`hf auth login`).
+
+    >>> import limbeck as lb
+    >>> lb.push("runs/mine", "mine")
+    Traceback (most recent call last):
+    limbeck.errors.LimbeckError: mine: is not the name of a repository; give owner/name, e.g. my-team/my-student
+    """
+    from limbeck.runs.push import push_student
+
+    with _working(None, progress):
+        return push_student(student, name, private)
 
 
 def recipes() -> dict[str, str]:

@@ -29,6 +29,7 @@ FUNCTIONS = [
     "recipes",
     "measure_runtimes",
     "export",
+    "push",
 ]
 TEXTS = {
     "d1": "copy one file to a folder",
@@ -145,7 +146,7 @@ def test_options_of_commands_are_arguments_of_functions() -> None:
         "evaluate": {"fail_below", "milvus"},  # in Python: limbeck.search.milvus_address.trust
         "index": {"no_dense", "no_sparse", "add", "delete", "compact", "verify", "milvus"},
     }
-    for name in ("distill", "sweep", "evaluate", "annotate", "index", "score", "inspect"):
+    for name in ("distill", "sweep", "evaluate", "annotate", "index", "score", "inspect", "push"):
         options = {each.name for each in commands[name].params} - {"as_json", "help"} - elsewhere.get(name, set())
         assert options <= set(inspect.signature(getattr(lb, name)).parameters), name
 

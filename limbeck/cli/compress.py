@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, REPORT_TO
 
 if TYPE_CHECKING:
     from limbeck.runs.compress.table import Compressed
@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
         fail_below: list[str] = typer.Option(
             [], "--fail-below", help="Exit with code 1 below this: win, marginal, or a measure, e.g. ndcg@10=0.60."
         ),
+        report_to: list[str] = REPORT_TO,
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:

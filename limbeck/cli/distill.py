@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, REPORT_TO
 
 
 def register(app: typer.Typer) -> None:
@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
         recipe: str = typer.Argument(help="A recipe file, or the name of a shipped recipe (`limbeck recipes`)."),
         out: Path = typer.Option(None, "--out", help="Run directory; runs/NAME by default."),
         override: list[str] = typer.Option([], "--set", help="Change a value, e.g. --set stages.0.steps=100."),
+        report_to: list[str] = REPORT_TO,
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:

@@ -77,6 +77,14 @@ def require_run(folder: str | Path) -> None:
     read_run(folder)
 
 
+def require_pushable(student: str | Path, name: str) -> None:
+    """Check that a folder contains an undamaged student, and that a repository can have this name."""
+    from limbeck.runs.push import require_repository_name, student_files
+
+    require_repository_name(name)
+    student_files(student)
+
+
 def require_precision(dtype: str) -> None:
     """Check that vectors can be stored in this precision."""
     from limbeck.errors import LimbeckError

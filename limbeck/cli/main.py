@@ -8,17 +8,19 @@ import logging
 import os
 import sys
 import warnings
-from importlib import import_module
 from typing import NoReturn
 
 import typer
 
+from limbeck.cli.verbs import GroupedCommands, first_steps, register_verbs
 from limbeck.errors import LimbeckError
 from limbeck.printable import printable_streams
 
+ABOUT = "Turn a slow, accurate text matcher into the fastest student that still does its job, and run it."
 app = typer.Typer(
     name="limbeck",
-    help="Turn a slow, accurate text matcher into the fastest student that still does its job, and run it.",
+    cls=GroupedCommands,
+    help=ABOUT,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -46,27 +48,7 @@ PLACES = {
     errno.ESRCH: "name a regular file or folder",
 }
 
-for verb in (
-    "demo",
-    "recipes",
-    "distill",
-    "sweep",
-    "compress",
-    "annotate",
-    "index",
-    "search",
-    "expand",
-    "generate",
-    "tune",
-    "pairs",
-    "score",
-    "evaluate",
-    "inspect",
-    "runtimes",
-    "export",
-    "report",
-):
-    import_module(f"limbeck.cli.{verb}").register(app)
+register_verbs(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -87,7 +69,7 @@ def limbeck(
         print(__version__)
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        print(first_steps(ABOUT))
 
 
 def main() -> None:

@@ -37,6 +37,21 @@ def _runtime(single: bool) -> Any:
     )
 
 
+def _report(context: typer.Context, names: list[str]) -> list[str]:
+    """Report to these trackers until the command ends. The value needs no further handling."""
+    from limbeck.training.tracker_choice import using_trackers
+
+    context.with_resource(using_trackers(names))
+    return names
+
+
+REPORT_TO: Any = typer.Option(
+    [],
+    "--report-to",
+    callback=_report,
+    help="Show losses and dev measures in tensorboard, wandb, mlflow or trackio while it trains. May be repeated.",
+)
+
 RUNTIME, SINGLE_RUNTIME = _runtime(False), _runtime(True)
 
 DEVICE: Any = typer.Option(

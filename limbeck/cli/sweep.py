@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from limbeck.cli.options import DEVICE
+from limbeck.cli.options import DEVICE, REPORT_TO
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
             [], "--set", help="Change a value for all runs, e.g. --set stages.0.steps=100."
         ),
         drop_students: bool = typer.Option(False, "--drop-students", help="Keep only the best student's weights."),
+        report_to: list[str] = REPORT_TO,
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:

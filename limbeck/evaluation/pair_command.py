@@ -20,7 +20,7 @@ from limbeck.evaluation.sample import sample
 from limbeck.evaluation.significance import compare_pairs
 from limbeck.matchers import Matcher
 from limbeck.matchers.calibration import Calibration, calibrate
-from limbeck.matchers.loading import model_folder
+from limbeck.matchers.names import model_folder
 
 AT_THRESHOLD = ("accuracy", "f1")
 DEV_PAIRS = 2000  # at most so many pairs for choosing a threshold

@@ -14,7 +14,7 @@ from limbeck.matchers.config import DEFAULT_KIND, architectures
 from limbeck.matchers.device_choice import using_device
 from limbeck.matchers.folder_checks import OWN_CONFIG as CONFIG
 from limbeck.matchers.folder_checks import read_settings
-from limbeck.matchers.names import local_folder
+from limbeck.matchers.names import local_folder, model_folder
 
 
 def load(name: str | Path, revision: str | None = None, bf16: bool = False, device: str | None = None) -> Matcher:
@@ -36,16 +36,6 @@ def load(name: str | Path, revision: str | None = None, bf16: bool = False, devi
         matcher = architecture_in(folder).from_pretrained(folder)
     matcher.folder = Path(folder)
     return finished(use_bf16(matcher) if bf16 else matcher)
-
-
-def model_folder(name: str | Path) -> Path:
-    """The folder with the files of a model, given its folder or its run directory."""
-    folder = Path(str(name)).expanduser()
-    return folder / "student" if not (folder / "config.json").exists() and _is_model(folder / "student") else folder
-
-
-def _is_model(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("modules.json", CONFIG))
 
 
 def architecture_in(folder: Path) -> type[Matcher]:

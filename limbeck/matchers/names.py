@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
+from limbeck.matchers.folder_checks import CONVERT, OWN_CONFIG, check_settings
 
 MINILM_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 HUB_SECONDS = 10
@@ -33,6 +34,25 @@ def resolve(name: str | Path, revision: str | None = None) -> str:
     return text
 
 
+def hub_name(name: str | Path | None) -> str | None:
+    """The name of a model on the hub, `owner/name`; None for a folder of this machine."""
+    text = MINILM_HUB_NAME if name == "minilm" else str(name or "")
+    if text.count("/") != 1 or text.startswith((".", "/", "~")) or Path(text).exists():
+        return None
+    return text
+
+
+def model_folder(name: str | Path) -> Path:
+    """The folder with the files of a model, given its folder or its run directory."""
+    folder = Path(str(name)).expanduser()
+    return folder / "student" if not (folder / "config.json").exists() and is_model(folder / "student") else folder
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder has the files of a model with modules, or of one of Limbeck's own kinds."""
+    return any((folder / name).exists() for name in ("modules.json", OWN_CONFIG))
+
+
 def local_folder(name: str | Path, revision: str | None = None) -> Path:
     """The folder of a model; a hub model is downloaded to the hub's cache, with safetensors weights only.
 
@@ -42,8 +62,6 @@ def local_folder(name: str | Path, revision: str | None = None) -> Path:
     if Path(path).exists():
         return Path(path)
     from huggingface_hub import snapshot_download
-
-    from limbeck.matchers.folder_checks import CONVERT, check_settings
 
     def download(patterns: list[str]) -> Path:
         return Path(

@@ -22,6 +22,7 @@ from limbeck.runs.open_task import open_task
 from limbeck.runs.references import measure_references
 from limbeck.runs.results import Measured, over_seeds
 from limbeck.runs.run_folder import STUDENTS, claim_folder
+from limbeck.runs.student_card import KeptStudent
 from limbeck.runs.task import DevMeasure, Task
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.runs.train_student import train_student
@@ -220,7 +221,8 @@ class CellRuns:
     def keep_best(self) -> None:
         """Copy the student with the best first dev measure to the place of a run's student."""
         _, cell, tried, seed = max(self.done, key=lambda found: found[0])
-        self.best_name, place = cell.name, self._place(cell, tried, seed)
+        recipe, place = tried.with_seed(seed), self._place(cell, tried, seed)
+        self.kept = KeptStudent(cell.name, recipe, self.task(recipe))
         kept, origin, known = self.folder / "student", self.folder / BEST, str(place.relative_to(self.folder))
         if not (place / "student").exists() and kept.exists() and origin.exists() and read_json(origin) == known:
             self.best = load_matcher(kept)

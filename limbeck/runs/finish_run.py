@@ -17,6 +17,7 @@ from limbeck.runs.cautions import cautions
 from limbeck.runs.grid import Axis
 from limbeck.runs.results import Measured, ResultRow, finish
 from limbeck.runs.run_folder import Result, write_results
+from limbeck.runs.student_card import KeptStudent, write_card
 from limbeck.runs.task import Task
 from limbeck.runs.teacher_step import prepare_teacher
 
@@ -29,6 +30,7 @@ class Trained:
     references: Sequence[Measured]
     students: Sequence[Measured]
     points: Sequence[tuple[dict[str, str], int, Measured]]  # a student's settings, seed and result
+    kept: KeptStudent  # the one in student/
     lost: Mapping[str, list[str]] = field(default_factory=dict)  # settings that failed with every seed, and why
 
 
@@ -42,7 +44,7 @@ def finish_run(
     note: str = "",
     sweep: dict[str, Any] | None = None,
 ) -> Result:
-    """Write the table, the analyses and the report, and remove unfinished work.
+    """Write the student's card, the table, the analyses and the report, and remove unfinished work.
 
     `against` names the row that students are tested against, by default the teacher's; `sweep` is the plan of a sweep.
     """
@@ -54,6 +56,7 @@ def finish_run(
     rows = [one.row for one in finished]
     rows += [ResultRow(name, "student", {}, runs=0, failed=errors) for name, errors in trained.lost.items()]
     warnings = [*dict.fromkeys(line for task in trained.tasks for line in task.warnings), *cautions(finished)]
+    write_card(folder / "student", trained.kept, rows, warnings)
     seconds = time.monotonic() - began
     write_results(home, folder, rows, seconds, recipe.name, note, sweep, warnings)
     for task in trained.tasks:

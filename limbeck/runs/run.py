@@ -23,6 +23,7 @@ from limbeck.runs.open_task import open_task
 from limbeck.runs.pair_classes import with_classes
 from limbeck.runs.references import measure_references
 from limbeck.runs.run_folder import METRICS, STUDENTS, Result, claim_folder, finished_run, read_results
+from limbeck.runs.student_card import KeptStudent
 from limbeck.runs.task import Task
 from limbeck.runs.train_student import train_student
 from limbeck.training.processes import is_main, main_first, start_processes
@@ -58,9 +59,10 @@ def distill(
 
 def _measured(task: Task, student: Matcher) -> Trained:
     """Measure teacher, baselines and student on the test examples; earlier measurements of a killed run are reused."""
-    if not task.has_test:
-        return Trained([task], [], [], [])
     recipe, place = task.recipe, task.work / "measured"
+    kept = KeptStudent("student", recipe, task)
+    if not task.has_test:
+        return Trained([task], [], [], [], kept)
     references = list(measure_references(task, place).values())
     own = once(
         place / "student",
@@ -69,4 +71,4 @@ def _measured(task: Task, student: Matcher) -> Trained:
         weights_digest(student),
     )
     own = replace(own, model=task.folder / "student")
-    return Trained([task], references, [own], [({}, recipe.seed, own)])
+    return Trained([task], references, [own], [({}, recipe.seed, own)], kept)

@@ -99,9 +99,9 @@ def sweep(
             untested = f"{reference} failed, so there is no comparison with it."
             say(untested)
             note, plan = f"{note} {untested}".strip(), plan | {"against_failed": True}
-        answer_questions(work.home, folder, work.best_name, work.best, questions)
+        answer_questions(work.home, folder, work.kept.name, work.best, questions)
         told = plan | {"command": _command(recipe, overrides, axes, tuned, seeds, against, folder, keep)}
-        trained = Trained(work.used, references, measured, work.points, work.lost)
+        trained = Trained(work.used, references, measured, work.points, work.kept, work.lost)
         result = finish_run(base, folder, trained, began, axes, reference, note, told)
         for task in work.tasks.values():
             shutil.rmtree(task.work, ignore_errors=True)

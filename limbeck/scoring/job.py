@@ -31,7 +31,7 @@ from limbeck.matchers import load as load_matcher
 from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
-from limbeck.matchers.loading import model_folder
+from limbeck.matchers.names import model_folder
 from limbeck.progress import progress, say
 from limbeck.scoring.claim import claim, nothing_left_of_a_mistake
 from limbeck.scoring.engine import Engine

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def model_identity(matcher: Matcher, model: str) -> str:
     """The key of a job: the model's weights and configuration, and its calibration."""
-    from limbeck.matchers.loading import model_folder  # not at the top: most workers load no model
+    from limbeck.matchers.names import model_folder  # not at the top: most workers load no model
 
     return digest(str(matcher.identity()), repr(Calibration.load(model_folder(model))))
 

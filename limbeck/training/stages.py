@@ -27,6 +27,7 @@ from limbeck.training.log import RunLog
 from limbeck.training.processes import is_main, wait_for_all, world
 from limbeck.training.stored_outputs import StoredOutputs
 from limbeck.training.teachers import EMBEDDINGS, CachedTeacher
+from limbeck.training.trackers import run_name, tracked
 from limbeck.training.trainer import BEST, DistillationTrainer, out_of_patience
 from limbeck.training.training_heads import learn_where_asked, training_heads
 from limbeck.training.weights import is_whole, load_if_whole, load_weights, save_weights
@@ -114,8 +115,9 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, fol
     folder.mkdir(parents=True, exist_ok=True)
     resume = newest_complete(folder)
     log = RunLog(how.log, how.name, number)
+    done = int(resume.name.removeprefix(PREFIX)) if resume else 0
     if is_main():
-        log.rewind(int(resume.name.removeprefix(PREFIX)) if resume else 0)
+        log.rewind(done)
     rank, processes = world()
     if stage.batch_size // stage.accumulate < processes:
         raise LimbeckError(
@@ -124,7 +126,7 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, fol
     label = f"Training {how.name}" + (f", stage {number + 1}" if number else "")
     if resume is not None and out_of_patience(stage, read_json(resume / "trainer_state.json")["log_history"]):
         return
-    with progress(label, steps) as advance:
+    with progress(label, steps) as advance, tracked(how.log, how.name, number, done) as trackers:
         trainer = DistillationTrainer(
             student=matcher,
             stage=stage,
@@ -153,6 +155,8 @@ def _run_stage(matcher: Matcher, stage: Stage, number: int, lists: Examples, fol
             advance=advance,
             snapshots=how.snapshots,
             deadline=how.deadline,
+            trackers=trackers,
+            run_name=run_name(how.log, how.name, number),
         )
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
         if trainer.out_of_time:

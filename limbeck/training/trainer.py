@@ -59,6 +59,8 @@ class DistillationTrainer(Trainer):
         advance: Advance = lambda _: None,
         snapshots: Path | None = None,
         deadline: float | None = None,
+        trackers: Sequence[TrainerCallback] = (),
+        run_name: str | None = None,
     ) -> None:
         self.snapshots = snapshots
         self.rhythm = _Rhythm(stage, advance, deadline)
@@ -74,11 +76,11 @@ class DistillationTrainer(Trainer):
         self.parts = 0
         super().__init__(
             model=student,
-            args=_arguments(stage, folder, steps, eval_every, seed, has_dev=dev is not None),
+            args=_arguments(stage, folder, steps, eval_every, seed, dev is not None, run_name),
             data_collator=partial(_as_inputs, collator),
             train_dataset=Positions(self.queries),
             eval_dataset=Positions(0) if dev is not None else None,
-            callbacks=[self.rhythm],
+            callbacks=[self.rhythm, *trackers],
         )
         for callback in (PrinterCallback, ProgressCallback):
             self.remove_callback(callback)
@@ -154,7 +156,7 @@ class DistillationTrainer(Trainer):
         """Measure on dev, keep the best weights, and decide when to stop."""
         assert self.dev is not None
         self.student.eval()
-        value = -math.inf
+        value, measures = -math.inf, {}
         if is_main():  # one process measures for all: with different rounding, processes would decide differently
             measures = self.dev(self.student)
             first = next(iter(measures.values()))
@@ -166,7 +168,7 @@ class DistillationTrainer(Trainer):
             if value > best:
                 save_weights(self.student, self.folder / BEST)
         metrics = {DEV: main_number(value)}
-        self.log(metrics)
+        self.log({**metrics, **{f"eval_{name}": found for name, found in measures.items()}})
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         if out_of_patience(self.stage, self.state.log_history):
             self.control.should_training_stop = True
@@ -175,14 +177,16 @@ class DistillationTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs and self.sums:
             means = all_process_mean([total / self.parts for total in self.sums.values()])
+            objectives = dict(zip(self.sums, means, strict=True))
             if is_main():
                 self.run_log.write(
                     stage_step=self.state.global_step,
                     loss=logs["loss"],
                     lr=logs.get("learning_rate"),
-                    objectives=dict(zip(self.sums, means, strict=True)),
+                    objectives=objectives,
                 )
             self.sums, self.parts = {}, 0
+            logs = {**logs, **{f"objective/{name}": mean for name, mean in objectives.items()}}
         super().log(logs, start_time)
 
     def _get_output_dir(self, trial: Any) -> str:
@@ -276,7 +280,9 @@ class _Arguments(TrainingArguments):
         return chosen
 
 
-def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: int, has_dev: bool) -> TrainingArguments:
+def _arguments(
+    stage: Stage, folder: Path, steps: int, eval_every: int, seed: int, has_dev: bool, run_name: str | None
+) -> TrainingArguments:
     device = chosen_device()
     return _Arguments(
         output_dir=str(folder),
@@ -298,7 +304,9 @@ def _arguments(stage: Stage, folder: Path, steps: int, eval_every: int, seed: in
         logging_strategy="steps",
         logging_steps=max(1, min(10, steps // 20)),
         logging_nan_inf_filter=False,
-        report_to="none",
+        report_to="none",  # trackers are given as callbacks
+        run_name=run_name,
+        project="limbeck",
         disable_tqdm=True,
         remove_unused_columns=False,
         seed=seed,

@@ -9,12 +9,16 @@ import sys
 
 import pytest
 
-HEAVY = "torch transformers sentence_transformers sklearn scipy pandas faiss bm25s ir_measures onnxruntime ray".split()
-VERBS = "demo recipes distill sweep annotate index search expand tune pairs score evaluate inspect report".split()
+from limbeck.cli.main import app
+from limbeck.cli.verbs import VERBS
 
+HEAVY = "torch transformers sentence_transformers sklearn scipy pandas faiss bm25s ir_measures onnxruntime ray".split()
+
+HELP = [[], ["--help"], ["--version"], ["recipes"], *([verb, "--help"] for verbs in VERBS.values() for verb in verbs)]
 WRONG = [
     ["distill", "/no/recipe.yaml"],
     ["sweep", "/no/recipe.yaml", "--over", "seed=1,2"],
+    ["distill", "demo", "--report-to", "nothing"],
     ["annotate", "/no/model", "/no/data", "--out", "/no/out"],
     ["annotate", "/no/model", "pydocs", "--out", "/no/out"],
     ["index", "/no/model", "/no/data", "--out", "/no/out"],
@@ -55,7 +59,7 @@ for arguments in {calls!r}:
 
 @pytest.mark.parametrize(
     ("calls", "code"),
-    [([[], ["--help"], ["--version"], ["recipes"], *([verb, "--help"] for verb in VERBS)], 0), (WRONG, 2)],
+    [(HELP, 0), (WRONG, 2)],
     ids=["help", "mistakes"],
 )
 def test_help_and_mistakes_import_nothing_heavy(calls, code):
@@ -66,10 +70,26 @@ def test_help_and_mistakes_import_nothing_heavy(calls, code):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_limbeck_without_arguments_prints_its_help(limbeck):
+def test_limbeck_alone_names_the_commands_to_start_with(limbeck):
     done = limbeck()
     assert done.code == 0 and not done.err
-    assert len(done.out.splitlines()) > 15 and "evaluate" in done.out
+    commands = [line.split()[1] for line in done.out.splitlines() if line.startswith("  limbeck ")]
+    registered = {command.callback.__name__ for command in app.registered_commands}
+    assert commands == [verb for verb in ("demo", "compress", "distill") if verb in registered]
+    assert "limbeck --help" in done.out
+
+
+def test_help_lists_every_command_once_under_its_job(limbeck):
+    sections: dict[str, list[str]] = {}
+    for line in limbeck("--help").out.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            names = sections.setdefault(line.rstrip(":"), [])
+        elif line.startswith("  ") and line[2] != " " and sections:
+            names.append(line.split()[0])
+    options = sections.pop("Options")
+    assert "--version" in options and sections == {panel: list(verbs) for panel, verbs in VERBS.items()}
+    named = [verb for verbs in sections.values() for verb in verbs]
+    assert sorted(named) == sorted(command.callback.__name__ for command in app.registered_commands)
 
 
 def test_no_place_for_a_temporary_file_is_a_one_line_error(limbeck, monkeypatch):
