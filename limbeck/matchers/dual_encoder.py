@@ -228,6 +228,9 @@ class DualEncoder(EncodingMatcher):
     def text_tokens(self, position: int) -> int:
         return self.tower.text_tokens(SIDES[position])
 
+    def encoder_modules(self, position: int) -> list[nn.Module]:
+        return self.tower.route(SIDES[position])
+
     def append_projection(self, projection: nn.Linear) -> None:
         if isinstance(self.tower.model[0], Router):
             raise LimbeckError("a projection cannot be added to two towers at once; use untied: false")

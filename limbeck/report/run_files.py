@@ -55,6 +55,8 @@ class ModelRow(BaseModel):
     ms_per_query: float | None = None
     pairs_per_second: float | None = None
     size_mb: float | None = None
+    query_ms: float | None = None
+    query_parameters: int | None = None
     speedup: float | None = None
     significance: Significance | None = None
 

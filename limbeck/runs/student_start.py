@@ -99,8 +99,9 @@ def _chosen_layers(task: Task, config: MatcherConfig, reference: Reference, work
     place = work / "layers.json"
     with main_first() as main:
         if main and read_if_whole(place) is None:
-            work.mkdir(parents=True, exist_ok=True)
-            write_sealed(place, {"layers": list(_try_layers(task, config, reference, seed))})
+            chosen = list(_try_layers(task, config, reference, seed))
+            work.mkdir(parents=True, exist_ok=True)  # after the choice: a refused one leaves nothing behind
+            write_sealed(place, {"layers": chosen})
     found = read_if_whole(place)
     assert found is not None
     return tuple(found["layers"])

@@ -213,8 +213,11 @@ def test_a_student_searches_an_index_that_its_teacher_made_and_no_other(asymmetr
 
 
 def test_the_report_compares_the_spaces_of_student_and_teacher(asymmetric, tmp_path):
-    asymmetric["evaluation"]["analyses"] = ["distances"]
+    asymmetric["evaluation"]["analyses"] = ["distances", "query_cost"]
     folder = distill(asymmetric, tmp_path / "run").folder
+    costs = {each["name"]: each for each in json.loads((folder / "analyses" / "query_cost.json").read_text())["models"]}
+    assert costs["teacher"]["kept"] == 1 and costs["student"]["ms"] > 0
+    assert costs["student"]["parameters"] < costs["teacher"]["parameters"]  # without the teacher's document tower
     found = json.loads((folder / "analyses" / "distances.json").read_text())
     assert found["reference"] == "teacher" and {model["name"] for model in found["models"]} >= {"student"}
     assert "comes nearest to the space of teacher" in (folder / "report.html").read_text()
