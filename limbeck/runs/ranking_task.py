@@ -55,7 +55,8 @@ class RankingTask(Task):
 
     @cached_property
     def data(self) -> RankingData:
-        data = require_ranking(load(self.recipe.data.source), self.recipe.data.source)
+        source = self.recipe.data.source
+        data = require_ranking(load(source, needs_queries=not self.recipe.data.spans), source)
         tested = data.qrels.get(self.recipe.data.test or "", data.answers)
         require_answers(data, self.recipe.evaluation.measures, tested)
         if self.recipe.data.unlabelled is not None:
@@ -246,6 +247,9 @@ class RankingTask(Task):
         if stage.takes_texts:
             most = stage.steps * stage.batch_size if stage.steps else None
             return TextLists(*self._texts(stage.student_signals, most, seed))
+        if not splits.train:
+            problem = f"{data.name}: there are no training queries, and {', '.join(stage.objectives)} needs some"
+            raise LimbeckError(f"{problem}; add queries, or match embeddings, which spans of documents serve")
         if stage.needs_labels and not splits.train_labels:
             problem = f"{data.name}: {', '.join(stage.objectives)} learns from labels, and split"
             remedy = "add qrels, or distil from a teacher with softmax_ce"

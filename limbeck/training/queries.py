@@ -30,7 +30,8 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
 
     No query is in two of the three: test has priority, then dev (MS MARCO's dev contains its dev.small).
 
-    `unlabelled` are extra queries to train on; `train_queries` does not limit them.
+    `unlabelled` are extra queries to train on; `train_queries` does not limit them. With `spans`, there may be no
+    training queries at all: spans of documents take their place.
     """
     for split in (spec.train, spec.dev, spec.test):
         if split is not None and data.qrels and split not in data.qrels and split not in ("train", "dev", "test"):
@@ -62,7 +63,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
     else:
         dev = []
     train = train[: spec.train_queries]
-    if not train and not further:
+    if not train and not further and not spec.spans:
         raise LimbeckError(f"{data.name}: no training queries in split {spec.train!r}; check the qrels")
     labelled = [query for query in train if query in train_labels][: spec.labelled_queries]
     return QuerySplits(
