@@ -18,6 +18,7 @@ from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult, candidate_run, first_of, with_judged, with_random
 from limbeck.evaluation.answers import require_answers
+from limbeck.evaluation.measure_names import needs_answers
 from limbeck.generation.spans import LENGTHS, Spans
 from limbeck.matchers import Matcher
 from limbeck.progress import say
@@ -76,6 +77,8 @@ class RankingTask(Task):
         grades = [grade for found in self.data.qrels.get(split or "", {}).values() for grade in found.values()]
         if grades:
             return f"no grade of split {split!r} is above 0 (the highest is {max(grades)}), so nothing is relevant"
+        if self.data.answered.get(split or ""):
+            return f"split {split!r} has answers but no judged passages (measure it with answer_recall@k alone)"
         return super().no_test()
 
     def facts(self) -> dict[str, int]:
@@ -90,7 +93,8 @@ class RankingTask(Task):
     @cached_property
     def splits(self) -> QuerySplits:
         data = self.data  # before its unlabelled queries are known
-        return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled)
+        by_answers = all(map(needs_answers, self.recipe.evaluation.measures))
+        return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled, by_answers)
 
     def warn_of_irrelevance(self) -> None:
         """Warn that measures are 0 because no test document has the required grade, not because models are bad."""

@@ -121,8 +121,8 @@ def check_layers(config: MatcherConfig, teacher: MatcherConfig) -> None:
 
 
 def _layers_in(config: MatcherConfig) -> int:
-    """The number of layers of the model that a config starts from."""
-    start = start_of(local_start(config)).init_from
+    """The number of layers of the model that a config starts from; if it has separate towers, of the queries'."""
+    start = start_of(local_start(config), "query").init_from
     return int(AutoConfig.from_pretrained(start, **HERE_ONLY).num_hidden_layers)
 
 

@@ -120,6 +120,21 @@ def test_layers_are_chosen_by_a_run_and_the_choice_is_kept(asymmetric, tmp_path,
     assert result.student.encoding(0).dim == 24
 
 
+def test_a_teacher_with_two_towers_gives_layers_of_its_query_tower(asymmetric, tiny_bert, tmp_path):
+    torch.manual_seed(4)
+    lengths = {"query_length": 16, "document_length": 16}
+    teacher = build(matcher_config(init_from=tiny_bert, untied=True, similarity="cosine", **lengths))
+    with torch.no_grad():  # so that the towers differ
+        for parameter in teacher.tower.transformer("document").parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    teacher.save_pretrained(tmp_path / "teacher")
+    asymmetric["student"] |= {"init_from": "teacher", "layers": "auto:1"}
+    student = distill(asymmetric, tmp_path / "run").student
+    teacher = lb.load(tmp_path / "teacher")
+    assert student.identity(1) == teacher.identity(1) != teacher.identity(0)
+    assert closeness(student, teacher, queries(asymmetric)) > 0.9
+
+
 def test_texts_of_both_sides_are_examples_and_no_label_is_needed(asymmetric, tmp_path):
     asymmetric["student"].pop("document")
     asymmetric["student"]["similarity"] = "cosine"

@@ -141,7 +141,10 @@ COMBINED = (  # Table 1 of EmbedDistill has this student too: labels, scores and
 )
 
 
-@pytest.mark.parametrize("more", [(), COMBINED], ids=["embeddings", "combined"])
+STRICT = ("data.test=dev", "data.dev=null", "evaluation.measures=[recall@5, recall@20, recall@100]")
+
+
+@pytest.mark.parametrize("more", [(), COMBINED, STRICT], ids=["embeddings", "combined", "strict"])
 def test_embeddistill_on_natural_questions(beir, tiny_bert, tmp_path, more):
     """The test questions have answers and no passages, as in DPR's nq-test.qa.csv."""
     source = as_dpr(beir, tmp_path / "nq")
@@ -158,12 +161,16 @@ def test_embeddistill_on_natural_questions(beir, tiny_bert, tmp_path, more):
     settings += [f"student.init_from={tiny_bert}", "student.layers=1", "student.query_length=16"]
     settings += [f"stages.0.{key}" for key in small]
     result = lb.distill("embeddistill-nq", tmp_path / "run", [*settings, "student.document_length=32", *more])
-    assert "answer_recall@20" in result.rows[-1].measures
+    measured = {row.kind: row.measures for row in result.rows}
+    recall = "recall" if more is STRICT else "answer_recall"
+    assert set(measured["student"]) == set(measured["teacher"]) == {f"{recall}@{k}" for k in (5, 20, 100)}
+    assert measured["teacher"][f"{recall}@100"] > 0
     student, teacher = lb.load(tmp_path / "run"), lb.load(tmp_path / "base")
     assert student.identity(1) == teacher.identity(1)
     lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     learnt = [set(line["objectives"]) for line in lines if "objectives" in line]
-    assert learnt[-1] == ({"one_hot", "softmax_ce", "match_embeddings"} if more else {"match_embeddings"})
+    others = {"one_hot", "softmax_ce"} if more is COMBINED else set()
+    assert learnt[-1] == {"match_embeddings(of='queries')"} | others
 
 
 def test_dipair(msmarco, tiny_bert, tmp_path):
