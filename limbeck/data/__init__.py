@@ -29,8 +29,8 @@ _FOLDERS = (
 )
 
 
-def load(source: str | Path) -> RankingData | PairData:
-    """Read a data set from a folder, a file or a name."""
+def load(source: str | Path, needs_queries: bool = True) -> RankingData | PairData:
+    """Read a data set from a folder, a file or a name. Without `needs_queries`, a folder may have documents alone."""
     name = str(source)
     if name == "pydocs":
         from limbeck.data.pydocs import load_pydocs
@@ -50,7 +50,7 @@ def load(source: str | Path) -> RankingData | PairData:
         return load_ir(name.removeprefix("ir:"))
     require_source(source)
     path = Path(source).expanduser()
-    return _load_folder(path) if path.is_dir() else _load_file(path)
+    return _load_folder(path, needs_queries) if path.is_dir() else _load_file(path)
 
 
 def require_source(source: str | Path) -> None:
@@ -63,9 +63,9 @@ def require_source(source: str | Path) -> None:
     )
 
 
-def _load_folder(path: Path) -> RankingData | PairData:
+def _load_folder(path: Path, needs_queries: bool) -> RankingData | PairData:
     if is_beir(path):
-        return load_beir(path)
+        return load_beir(path, needs_queries)
     if is_msmarco(path):
         return load_msmarco(path)
     if plain_or_gz(path / PASSAGES) or (not split_files(path) and is_dpr(path)):

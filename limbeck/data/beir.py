@@ -24,13 +24,19 @@ def is_beir(folder: Path) -> bool:
     return any(plain_or_gz(folder / name) for name in ("corpus.jsonl", "queries.jsonl")) or (folder / "qrels").is_dir()
 
 
-def load_beir(folder: str | Path) -> RankingData:
-    """Read a BEIR folder. The splits are the files in `qrels/`; unlabelled queries have none."""
+def load_beir(folder: str | Path, needs_queries: bool = True) -> RankingData:
+    """Read a BEIR folder. The splits are the files in `qrels/`; unlabelled queries have none.
+
+    Without `needs_queries`, a folder may contain nothing but `corpus.jsonl`.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise bad_input(folder, "no such folder", _LAYOUT)
     require_unchanged(folder)
     corpus = read_texts(require(folder / "corpus.jsonl", _LAYOUT), JsonLines("document", may_be_empty=True))
+    alone = plain_or_gz(folder / "queries.jsonl") is None and not (folder / "qrels").is_dir()
+    if alone and not needs_queries:
+        return RankingData(folder.resolve().name, corpus, Texts.build(()), {})
     queries = read_texts(require(folder / "queries.jsonl", _LAYOUT), JsonLines("query"))
     return RankingData(folder.resolve().name, corpus, queries, _qrels(folder / "qrels", queries, corpus))
 

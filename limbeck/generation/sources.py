@@ -12,7 +12,7 @@ from pathlib import Path
 from limbeck.data import RankingData, load
 from limbeck.data.by_kind import require_ranking
 from limbeck.data.lines import bare_suffix, plain_or_gz
-from limbeck.data.queries import read_queries, text_key
+from limbeck.data.queries import distinct, read_queries, text_key
 from limbeck.data.tables import JsonLines, read_texts
 from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
@@ -37,14 +37,14 @@ def query_source(source: str | Path, split: str | None = None) -> Source:
     """The queries of a split, or of a file."""
     if _is_file(source):
         _refuse_split(source, split)
-        queries = read_queries(source)
+        queries = distinct(read_queries(source), source)
         return Source(queries, "queries", _keys(queries))
     data = _ranking(source)
     queries, held_out = training_queries(data, split)
     if not len(queries):
         problem = f"all queries of split {split or TRAIN!r} are in a dev or test split too"
         raise LimbeckError(f"{source}: {problem}; give a file of other queries")
-    return Source(queries, "queries", _keys(data.queries), held_out)
+    return Source(distinct(queries, source), "queries", _keys(data.queries), held_out)
 
 
 def document_source(source: str | Path, split: str | None = None) -> Source:

@@ -16,7 +16,7 @@ from sentence_transformers.base.modules import Module, Normalize, Router
 from limbeck.errors import LimbeckError
 from limbeck.matchers.config import DEFAULT_KIND
 from limbeck.matchers.loading import architecture_in
-from limbeck.matchers.parts import projection
+from limbeck.matchers.parts import projection, vector_size
 from limbeck.matchers.safe_loading import HERE_ONLY, complete_weights, naming_load_errors
 from limbeck.matchers.tower import Tower
 
@@ -40,7 +40,7 @@ def with_documents_of(model: SentenceTransformer, query: Sequence[Module]) -> Se
     If the sizes differ, a projection maps to the size of the document tower; a final Normalize is repeated.
     """
     documents = Tower(model).route("document")
-    width, dim = _width(query), int(model.get_embedding_dimension() or 0)
+    width, dim = vector_size(query), int(model.get_embedding_dimension() or 0)
     fitted = [*query] if width == dim else [*query, projection(width, dim)]
     if isinstance(documents[-1], Normalize) and not isinstance(fitted[-1], Normalize):
         fitted.append(Normalize())
@@ -53,9 +53,3 @@ def with_documents_of(model: SentenceTransformer, query: Sequence[Module]) -> Se
         "default_prompt_name": model.default_prompt_name,
     }
     return SentenceTransformer(modules=modules, device="cpu", **told)
-
-
-def _width(modules: Sequence[Any]) -> int:
-    """The vector size after some modules."""
-    sized = next(module for module in reversed(modules) if hasattr(module, "get_embedding_dimension"))
-    return int(sized.get_embedding_dimension())

@@ -11,6 +11,7 @@ from pydantic import Field
 from sentence_transformers import MultiVectorEncoder
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+from torch import nn
 
 from limbeck.errors import LimbeckError
 from limbeck.file_list import write_list
@@ -93,6 +94,9 @@ class ColBERT(EncodingMatcher):
 
     def text_tokens(self, position: int) -> int:
         return self.tower.text_tokens(SIDES[position])
+
+    def encoder_modules(self, position: int) -> list[nn.Module]:
+        return self.tower.route(SIDES[position])
 
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> Ragged:
         return self.tower.encode_tokens(texts, "document" if position else "query", batch_size)

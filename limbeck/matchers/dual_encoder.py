@@ -40,6 +40,7 @@ from limbeck.matchers.parts import (
     projection,
     side_lengths,
     start_transformer,
+    vector_size,
 )
 from limbeck.matchers.quiet import quiet
 from limbeck.matchers.safe_loading import HERE_ONLY, load_safely
@@ -228,6 +229,9 @@ class DualEncoder(EncodingMatcher):
     def text_tokens(self, position: int) -> int:
         return self.tower.text_tokens(SIDES[position])
 
+    def encoder_modules(self, position: int) -> list[nn.Module]:
+        return self.tower.route(SIDES[position])
+
     def append_projection(self, projection: nn.Linear) -> None:
         if isinstance(self.tower.model[0], Router):
             raise LimbeckError("a projection cannot be added to two towers at once; use untied: false")
@@ -342,13 +346,16 @@ def _modules(config: DualEncoderConfig, side: Side | None = None) -> list[Module
     new = config.encoder == "new"
     transformer = new_transformer(config, side) if new else _kept_transformer(config, side)
     width = transformer.get_embedding_dimension()
+    learnt = [] if new else learnt_parts(config, side)
+    first = pooled(config, transformer)
+    if config.dim is None and not config.layer_norm and learnt and not any(isinstance(m, Normalize) for m in learnt):
+        return [*first, *learnt, *learnt_scale(config, vector_size(learnt))]  # e.g. an aligned start, then a scale
     fresh: list[Module] = layer_norm(config, width)
     if config.dim is not None:
         fresh.append(projection(width, config.dim))
         width = config.dim
     fresh += learnt_scale(config, width)
-    learnt = [] if new else learnt_parts(config, side)
-    return [*pooled(config, transformer), *go_on(config.init_from, fresh, learnt)]
+    return [*first, *go_on(config.init_from, fresh, learnt)]
 
 
 def _kept_transformer(config: DualEncoderConfig, side: Side | None) -> Transformer:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
+from torch import nn
 
 from limbeck.matchers.arguments import require_pairs, require_texts
 from limbeck.matchers.base import Matcher, distinct
@@ -32,6 +33,10 @@ class EncodingMatcher(Matcher):
     @abstractmethod
     def encode(self, texts: Sequence[str], position: int, batch_size: int = 32) -> Vectors:
         """The encodings of texts at a position: [n, dim], [n, slots, dim] or ragged."""
+
+    def encoder_modules(self, position: int) -> Sequence[nn.Module]:
+        """The modules that encode texts at a position: what has to run, and to be in memory, for a query (0)."""
+        return [self]
 
     @property
     def outputs(self) -> int:

@@ -115,6 +115,9 @@ class HeadMatcher(EncodingMatcher):
     def encoder(self, position: int) -> Transformer:
         return self.encoders[position if len(self.encoders) > 1 else 0]  # type: ignore[return-value]
 
+    def encoder_modules(self, position: int) -> list[nn.Module]:
+        return [self.encoder(position)]
+
     # -- a batch -------------------------------------------------------------------------------------------------
 
     def prepare(self, batch: TextBatch, chunk: int | None = None) -> Texts:

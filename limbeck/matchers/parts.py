@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,9 @@ def learnt_scale(config: Any, width: int) -> list[Module]:
 
 def layer_norm(config: Any, width: int) -> list[Module]:
     return [LayerNorm(width)] if config.layer_norm else []
+
+
+def vector_size(modules: Sequence[Any]) -> int:
+    """The vector size after some modules."""
+    sized = next(module for module in reversed(modules) if hasattr(module, "get_embedding_dimension"))
+    return int(sized.get_embedding_dimension())

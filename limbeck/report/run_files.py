@@ -57,6 +57,8 @@ class ModelRow(BaseModel):
     pairs_per_second: float | None = None
     size_mb: float | None = None
     bytes_per_document: float | None = None
+    query_ms: float | None = None
+    query_parameters: int | None = None
     speedup: float | None = None
     significance: Significance | None = None
 

@@ -14,5 +14,5 @@ from limbeck.runs.task import Task
 
 def open_task(recipe: Recipe, folder: Path) -> Task:
     """The task of a recipe's data; `folder` holds what students share."""
-    data = load(recipe.data.source)
+    data = load(recipe.data.source, needs_queries=not recipe.data.spans)
     return by_kind(data, lambda _: RankingTask(recipe, folder), lambda _: PairTask(recipe, folder))

@@ -22,6 +22,7 @@ from limbeck.evaluation import (
 from limbeck.evaluation.encoding_cache import Remembering
 from limbeck.evaluation.evaluate import size_in_mb
 from limbeck.evaluation.measure_names import needs_answers
+from limbeck.evaluation.query_cost import query_cost
 from limbeck.evaluation.query_distances import query_distances
 from limbeck.evaluation.rank import Scorer, can_search
 from limbeck.evaluation.speed import TIMED_QUERIES, rerank_speed
@@ -90,6 +91,8 @@ class RankingBench(Bench):
         if self.spec.task == "both" and found is not None:
             result = _both(result, found[1])
         speed = rerank_speed(matcher, data, self.candidates)
+        texts = data.queries.take(data.queries.rows(self.labels))
+        cost = query_cost(matcher, texts)
         run, result = self._with_besides(run, result, lambda part: rerank(ranker, part.data, part.candidates))
         row = ResultRow(
             name,
@@ -99,8 +102,10 @@ class RankingBench(Bench):
             ms_per_query=speed.ms_per_query if speed else None,
             pairs_per_second=speed.pairs_per_second if speed else None,
             size_mb=size_in_mb(matcher),
+            query_ms=cost.ms if cost else None,
+            query_parameters=cost.parameters if cost else None,
         )
-        return Measured(row, result, run, query_distances(matcher, data.queries.take(data.queries.rows(self.labels))))
+        return Measured(row, result, run, query_distances(matcher, texts))
 
     def bm25(self) -> Measured:
         """BM25 searches the whole corpus: the candidates are its search results, in order."""

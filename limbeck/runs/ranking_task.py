@@ -18,6 +18,7 @@ from limbeck.data.texts import Texts
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import RankingResult, candidate_run, first_of, with_judged, with_random
 from limbeck.evaluation.answers import require_answers
+from limbeck.evaluation.measure_names import needs_answers
 from limbeck.generation.spans import LENGTHS, Spans
 from limbeck.matchers import Matcher
 from limbeck.progress import say
@@ -55,7 +56,8 @@ class RankingTask(Task):
 
     @cached_property
     def data(self) -> RankingData:
-        data = require_ranking(load(self.recipe.data.source), self.recipe.data.source)
+        source = self.recipe.data.source
+        data = require_ranking(load(source, needs_queries=not self.recipe.data.spans), source)
         tested = data.qrels.get(self.recipe.data.test or "", data.answers)
         require_answers(data, self.recipe.evaluation.measures, tested)
         if self.recipe.data.unlabelled is not None:
@@ -75,6 +77,8 @@ class RankingTask(Task):
         grades = [grade for found in self.data.qrels.get(split or "", {}).values() for grade in found.values()]
         if grades:
             return f"no grade of split {split!r} is above 0 (the highest is {max(grades)}), so nothing is relevant"
+        if self.data.answered.get(split or ""):
+            return f"split {split!r} has answers but no judged passages (measure it with answer_recall@k alone)"
         return super().no_test()
 
     def facts(self) -> dict[str, int]:
@@ -89,7 +93,8 @@ class RankingTask(Task):
     @cached_property
     def splits(self) -> QuerySplits:
         data = self.data  # before its unlabelled queries are known
-        return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled)
+        by_answers = all(map(needs_answers, self.recipe.evaluation.measures))
+        return split_queries(data, self.recipe.data, self.recipe.data_seed, self._unlabelled, by_answers)
 
     def warn_of_irrelevance(self) -> None:
         """Warn that measures are 0 because no test document has the required grade, not because models are bad."""
@@ -246,6 +251,9 @@ class RankingTask(Task):
         if stage.takes_texts:
             most = stage.steps * stage.batch_size if stage.steps else None
             return TextLists(*self._texts(stage.student_signals, most, seed))
+        if not splits.train:
+            problem = f"{data.name}: there are no training queries, and {', '.join(stage.objectives)} needs some"
+            raise LimbeckError(f"{problem}; add queries, or match embeddings, which spans of documents serve")
         if stage.needs_labels and not splits.train_labels:
             problem = f"{data.name}: {', '.join(stage.objectives)} learns from labels, and split"
             remedy = "add qrels, or distil from a teacher with softmax_ce"

@@ -37,6 +37,8 @@ class ResultRow:
     pairs_per_second: float | None = None
     size_mb: float | None = None
     bytes_per_document: float | None = None  # of what is kept of a document, as float32
+    query_ms: float | None = None  # to encode one query by itself, without documents
+    query_parameters: int | None = None  # of the modules that encode queries
     speedup: float | None = None  # against the teacher
     significance: dict[str, Any] | None = None
 
@@ -70,6 +72,7 @@ def over_seeds(measured: list[Measured], name: str, failed: list[str], chosen: s
         failed=failed or None,
         chosen=chosen,
         ms_per_query=min((row.ms_per_query for row in rows if row.ms_per_query is not None), default=None),
+        query_ms=min((row.query_ms for row in rows if row.query_ms is not None), default=None),
         pairs_per_second=max((row.pairs_per_second for row in rows if row.pairs_per_second is not None), default=None),
     )
     result = type(measured[0].result).over_seeds([one.result for one in measured])

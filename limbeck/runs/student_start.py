@@ -13,6 +13,7 @@ from transformers import AutoConfig
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers import Matcher, MatcherConfig, build
+from limbeck.matchers.depth import refuse_absent_layers
 from limbeck.matchers.encoding_matcher import EncodingMatcher
 from limbeck.matchers.layer_choice import choose_layers, closeness, subsets_in_words, wanted_layers
 from limbeck.matchers.safe_loading import HERE_ONLY
@@ -99,16 +100,34 @@ def _chosen_layers(task: Task, config: MatcherConfig, reference: Reference, work
     place = work / "layers.json"
     with main_first() as main:
         if main and read_if_whole(place) is None:
-            work.mkdir(parents=True, exist_ok=True)
-            write_sealed(place, {"layers": list(_try_layers(task, config, reference, seed))})
+            chosen = list(_try_layers(task, config, reference, seed))
+            work.mkdir(parents=True, exist_ok=True)  # after the choice: a refused one leaves nothing behind
+            write_sealed(place, {"layers": chosen})
     found = read_if_whole(place)
     assert found is not None
     return tuple(found["layers"])
 
 
+def check_layers(config: MatcherConfig, teacher: MatcherConfig) -> None:
+    """Refuse layers that a student wants of its teacher, and that the teacher will not have once it is trained."""
+    if config.layers is None or getattr(teacher, "encoder", "transformer") == "static":
+        return
+    kept = teacher.layers
+    there = kept if isinstance(kept, int) else len(kept) if isinstance(kept, tuple) else _layers_in(teacher)
+    if isinstance(config.layers, str):
+        wanted_layers(config.layers, there, "the teacher")
+    else:
+        refuse_absent_layers(config.layers, there, "the teacher")
+
+
+def _layers_in(config: MatcherConfig) -> int:
+    """The number of layers of the model that a config starts from; if it has separate towers, of the queries'."""
+    start = start_of(local_start(config), "query").init_from
+    return int(AutoConfig.from_pretrained(start, **HERE_ONLY).num_hidden_layers)
+
+
 def _try_layers(task: Task, config: MatcherConfig, reference: Reference, seed: int) -> tuple[int, ...]:
-    start = start_of(local_start(config)).init_from
-    there = int(AutoConfig.from_pretrained(start, **HERE_ONLY).num_hidden_layers)
+    there = _layers_in(config)
     count = wanted_layers(str(config.layers), there, config.init_from)
     texts = task.sample_texts(LAYERS_ON, seed)
     targets = reference.of(texts)

@@ -14,7 +14,7 @@ from limbeck.recipe.stage import Stage
 from limbeck.report.analyses.score_distributions import SNAPSHOTS
 from limbeck.runs.reference import Reference
 from limbeck.runs.references import teacher_below_its_start
-from limbeck.runs.student_start import start_student, untrained_student
+from limbeck.runs.student_start import check_layers, start_student, untrained_student
 from limbeck.runs.task import Task
 from limbeck.runs.teacher_step import has_to_be_trained, prepare_teacher
 from limbeck.signals import TEXT_ATTENTION
@@ -58,7 +58,12 @@ def check_before_teacher(task: Task, recipe: Recipe) -> None:
     task.check(recipe)
     _ = task.judged_dev  # reads the data, so that mistakes are found before a model is loaded
     task.reference.check_given()
-    if not recipe.student.taken_from_teacher and has_to_be_trained(task):
+    if not has_to_be_trained(task):
+        return
+    if "init_from" in recipe.student.taken_from_teacher:
+        assert recipe.teacher is not None and recipe.teacher.train is not None
+        check_layers(recipe.student, recipe.teacher.train)
+    elif not recipe.student.taken_from_teacher:
         student = untrained_student(recipe.stages, recipe.student, recipe.seed)
         _check_attention(recipe, student)
 

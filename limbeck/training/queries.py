@@ -26,12 +26,16 @@ class QuerySplits:
     held_out: list[str] = field(default_factory=list)  # queries of the training split on which nothing is trained
 
 
-def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequence[str] = ()) -> QuerySplits:
+def split_queries(
+    data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequence[str] = (), by_answers: bool = False
+) -> QuerySplits:
     """The queries of a run. A split without judgements is unlabelled; a missing dev split is held out of train.
 
     No query is in two of the three: test has priority, then dev (MS MARCO's dev contains its dev.small).
 
-    `unlabelled` are extra queries to train on; `train_queries` does not limit them.
+    `unlabelled` are extra queries to train on; `train_queries` does not limit them. With `spans`, there may be no
+    training queries at all: spans of documents take their place. `by_answers`: the test queries are all that have
+    answers, judged or not, because answers are all that is measured.
     """
     for split in (spec.train, spec.dev, spec.test):
         if split is not None and data.qrels and split not in data.qrels and split not in ("train", "dev", "test"):
@@ -42,7 +46,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
             f"data.dev and data.test are both {spec.test!r}, but weights chosen on a split must not be measured on it"
         )
         raise LimbeckError(f"{problem}; name another split, or null for dev")
-    test_labels = _relevant(data, spec.test)
+    test_labels = data.answered_judgements(spec.test or "") if by_answers else _relevant(data, spec.test)
     dev_labels = {query: grades for query, grades in _relevant(data, spec.dev).items() if query not in test_labels}
     train_labels = _relevant(data, spec.train, spec.min_positives)
     elsewhere = set(test_labels) | set(dev_labels)
@@ -65,7 +69,7 @@ def split_queries(data: RankingData, spec: DataSpec, seed: int, unlabelled: Sequ
     count = min(spec.held_out, round(2 * HELD_OUT * len(train)))
     held_out, train = train[:count], train[count:]
     train = train[: spec.train_queries]
-    if not train and not further:
+    if not train and not further and not spec.spans:
         raise LimbeckError(f"{data.name}: no training queries in split {spec.train!r}; check the qrels")
     labelled = [query for query in train if query in train_labels][: spec.labelled_queries]
     return QuerySplits(

@@ -110,6 +110,15 @@ def test_a_file_of_queries_is_enough(tmp_path):
         lb.generate(tmp_path / "log.txt", tmp_path / "other.jsonl", split="train")
 
 
+def test_repeated_queries_are_read_once_and_counted(tmp_path, monkeypatch):
+    (tmp_path / "log.txt").write_text("copy a file\nsort the list\nCopy  a FILE\nsort the list\n")
+    said: list[str] = []
+    monkeypatch.setattr("limbeck.data.queries.say", said.append)
+    done = lb.generate(tmp_path / "log.txt", tmp_path / "near.jsonl", per_query=1)
+    assert done.sources == 2 and [line["from"] for line in records(tmp_path / "near.jsonl")] == ["log-1", "log-2"]
+    assert any("2 of 4 queries are duplicates and are left out" in line for line in said)
+
+
 def test_spans_only_need_documents(data, tmp_path):
     (tmp_path / "docs.txt").write_text("Copy the file first. Then open it.\n\nSort each list by name.\n")
     (tmp_path / "alone").mkdir()

@@ -15,6 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.file_list import NAME as MANIFEST
 from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.base import TextBatch
+from tests.conftest import WORDS
 from tests.matchers.test_colbert import stanford_folder
 from tests.matchers.test_folders import CROSS, DOCUMENTS, DUAL, PAIRS, QUERIES, disturb, same
 
@@ -134,3 +135,38 @@ def test_a_transformer_in_a_subfolder_is_found(tiny_bert, tmp_path):
     (tmp_path / MANIFEST).unlink()
     assert same(load(tmp_path).score(PAIRS), first.score(PAIRS))
     assert same(build(spec(tmp_path)).score(PAIRS), first.score(PAIRS))
+
+
+@pytest.fixture
+def aligned(tiny_bert, tmp_path):
+    """A student of one layer with a map into the space of a teacher of 24 numbers, saved."""
+    torch.manual_seed(1)
+    teacher = build(spec(tiny_bert, dim=24, similarity="cosine"))
+    texts = [f"{first} the {second}" for first in ("copy", "move", "sort") for second in WORDS[:12]]
+    student = build(spec(tiny_bert, layers=1, similarity="cosine"))
+    targets = [teacher.encode(texts, position) for position in (0, 1)]
+    student.align([texts, texts], targets, teacher)
+    student.save_pretrained(tmp_path / "aligned")
+    return student, tmp_path / "aligned"
+
+
+KINDS = ["colbert", "cross_encoder", "dipair", "poly_encoder", "siamese", "sentence_t5", "virt"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_student_of_any_kind_starts_from_the_transformer_of_an_aligned_one(aligned, kind):
+    student, folder = aligned
+    made = build(spec(folder, kind=kind))
+    own = dict(made.named_parameters())
+    for name, value in student.tower.transformer("query").model.encoder.named_parameters():
+        found = [other for other in own if other.endswith(f"encoder.{name}")]
+        assert found and all(torch.equal(own[other], value) for other in found), name
+    assert np.isfinite(made.score(PAIRS)).all()
+
+
+def test_a_dual_encoder_from_an_aligned_one_keeps_its_map_and_scales_after_it(aligned):
+    """So it starts with the aligned student's geometry: its scores are 20 times the cosines."""
+    student, folder = aligned
+    scaled = build(spec(folder, scale=20.0))
+    assert [type(module).__name__ for module in scaled.tower.model][2:] == ["Dense", "Normalize", "Dense"]
+    np.testing.assert_allclose(scaled.score(PAIRS), 20 * student.score(PAIRS), rtol=1e-4)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from limbeck.errors import LimbeckError
 from limbeck.matchers import DualEncoder, build, load, matcher_config
 from limbeck.matchers.ridge import linear_map, ridge
-from limbeck.matchers.static_fit import StaticFit, counts, fit_static, fit_towers, token_outputs
+from limbeck.matchers.static_fit import StaticFit, _solve, counts, fit_static, fit_towers, token_outputs
 from tests.conftest import WORDS
 from tests.matchers.test_static import routed, static
 
@@ -77,6 +77,52 @@ def test_a_table_that_made_the_targets_is_found_again(tiny_bert):
     cosines = (student.encode_query(others) * teacher.encode_query(others)).sum(axis=1)
     assert report.strength == 0.01 and report.texts == 600 and report.tokens == 30 and not report.from_teacher
     assert cosines.mean() > 0.97 and abs(report.cosine - cosines.mean()) < 0.02
+
+
+@pytest.fixture
+def fitting(tiny_bert) -> tuple[list[str], csr_matrix, np.ndarray, np.ndarray]:
+    """80 texts, their counts, the vectors of single tokens, and targets of unit length that depend on the words."""
+    part = static(tiny_bert).tower.transformer("query")
+    texts = sentences(80, seed=2)
+    design = counts(part.tokenizer, texts, part.num_embeddings)
+    generator = np.random.default_rng(7)
+    targets = design @ generator.normal(size=(part.num_embeddings, 32)) + 0.5 * generator.normal(size=(80, 32))
+    features = part.embedding.weight.detach().numpy()
+    return texts, design, features, (targets / np.linalg.norm(targets, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_a_fit_is_ridge_with_a_prior_after_texts_are_divided_by_the_length_of_their_sums(fitting):
+    """Everything written out in float64 with dense matrices; the first solution only serves for the lengths."""
+    _, design, features, targets = fitting
+
+    def solved(rows: np.ndarray, strength: float) -> np.ndarray:
+        inputs = rows @ features
+        square = inputs.T @ inputs
+        wide = np.linalg.solve(square + 1e-3 * np.trace(square) / len(square) * np.eye(len(square)), inputs.T @ targets)
+        prior, seen = features @ wide, rows.any(axis=0)
+        some = rows[:, seen]
+        table = prior.copy()
+        ridged = some.T @ some + strength * np.eye(some.shape[1])
+        table[seen] = np.linalg.solve(ridged, some.T @ targets + strength * prior[seen])
+        return table
+
+    rows = design.toarray().astype(np.float64)
+    lengths = np.maximum(np.linalg.norm(rows @ solved(rows, 0.3), axis=1), 0.2)
+    wanted = solved(rows / lengths[:, None], 0.1)
+    found = next(_solve(design, targets, features, [0.1]))
+    off = [np.linalg.norm(table - wanted) / np.linalg.norm(wanted) for table in (found, solved(rows, 0.1))]
+    assert off[0] < 0.02 and off[1] > 0.1  # the second: without the lengths
+
+
+def test_the_cosine_is_that_of_texts_that_were_held_out(tiny_bert, fitting):
+    texts, design, features, targets = fitting
+    report = fit_static(static(tiny_bert), "query", texts, targets, strengths=(0.1,), seed=3)
+    order = np.random.default_rng(3).permutation(80)
+    held, rest = order[:8], order[8:]
+    table = next(_solve(design[rest], targets[rest], features, [0.1]))
+    sums = design[held] @ table
+    cosines = (sums * targets[held]).sum(axis=1) / np.linalg.norm(sums, axis=1)
+    assert report.cosine == pytest.approx(cosines.mean(), abs=1e-5)
 
 
 def test_a_teacher_at_hand_helps_with_words_that_no_text_has(tiny_bert, tmp_path):

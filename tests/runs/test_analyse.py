@@ -17,7 +17,7 @@ from limbeck.runs.add_analyses import add_analyses
 from limbeck.runs.sweep import sweep
 
 MAPS = ["pair_map", "attention_maps"]
-ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists", "distances", *MAPS]
+ALL = ["scores", "snapshots", "margins", "rank", "wins", "disagreements", "top_lists", "query_cost", "distances", *MAPS]
 
 
 def analyses(folder):

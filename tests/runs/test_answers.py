@@ -54,6 +54,23 @@ def test_a_run_measures_recall_by_answers(recipe, beir, tmp_path):
     assert any(entry and "answer_recall@3" in entry for entry in dev)
 
 
+def test_a_test_split_without_passages_is_measured_by_answers_alone(recipe, beir, tmp_path, monkeypatch):
+    source = as_dpr(beir, tmp_path / "dpr")
+    questions = json.loads((source / "qa-test.json").read_text())
+    (source / "qa-test.json").unlink()
+    (source / "qa-test.csv").write_text("".join(f"{each['question']}\t{each['answers']}\n" for each in questions))
+    recipe["data"]["source"] = str(source)
+    recipe["evaluation"] |= {"measures": ["answer_recall@3"], "task": "retrieve", "analyses": []}
+    rows = {row.name: row.measures for row in lb.distill(recipe, tmp_path / "run").rows}
+    judged = lb.evaluate("bm25", source, depth=10, measures=["answer_recall@3"])
+    assert rows["BM25"] == pytest.approx(judged.measures) and rows["student"].keys() == {"answer_recall@3"}
+    recipe["evaluation"]["measures"] = ["recall@3"]
+    said: list[str] = []
+    monkeypatch.setattr("limbeck.runs.run.say", said.append)
+    assert not lb.distill(recipe, tmp_path / "other").rows
+    assert any("split 'test' has answers but no judged passages (measure it with answer_recall@k" in one for one in said)
+
+
 def test_without_answers_a_run_does_not_begin(recipe, tmp_path):
     recipe["evaluation"]["measures"] = ["answer_recall@3"]
     with pytest.raises(LimbeckError, match=r"has no answers at all, and answer_recall@3 looks for them; use recall@k"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
@@ -119,6 +120,21 @@ def test_layers_are_chosen_by_a_run_and_the_choice_is_kept(asymmetric, tmp_path,
     assert result.student.encoding(0).dim == 24
 
 
+def test_a_teacher_with_two_towers_gives_layers_of_its_query_tower(asymmetric, tiny_bert, tmp_path):
+    torch.manual_seed(4)
+    lengths = {"query_length": 16, "document_length": 16}
+    teacher = build(matcher_config(init_from=tiny_bert, untied=True, similarity="cosine", **lengths))
+    with torch.no_grad():  # so that the towers differ
+        for parameter in teacher.tower.transformer("document").parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    teacher.save_pretrained(tmp_path / "teacher")
+    asymmetric["student"] |= {"init_from": "teacher", "layers": "auto:1"}
+    student = distill(asymmetric, tmp_path / "run").student
+    teacher = lb.load(tmp_path / "teacher")
+    assert student.identity(1) == teacher.identity(1) != teacher.identity(0)
+    assert closeness(student, teacher, queries(asymmetric)) > 0.9
+
+
 def test_texts_of_both_sides_are_examples_and_no_label_is_needed(asymmetric, tmp_path):
     asymmetric["student"].pop("document")
     asymmetric["student"]["similarity"] = "cosine"
@@ -132,6 +148,26 @@ def test_texts_of_both_sides_are_examples_and_no_label_is_needed(asymmetric, tmp
     texts = ["move the folder", "sort every list"]
     student = result.student
     assert mean_cosine(student.encode_document(texts), teacher.encode_document(texts)) > 0.5
+
+
+def test_without_any_query_spans_of_the_documents_serve(asymmetric, tmp_path):
+    texts = queries(asymmetric)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "corpus.jsonl").write_bytes((Path(asymmetric["data"]["source"]) / "corpus.jsonl").read_bytes())
+    asymmetric["data"] |= {"source": str(alone), "spans": 2}
+    student = distill(asymmetric, tmp_path / "run").student
+    teacher = lb.load(tmp_path / "teacher")
+    assert student.identity(1) == teacher.identity(1)
+    assert closeness(student, teacher, texts) > 0.9  # of queries that it never saw
+    asymmetric["data"]["spans"] = 0
+    with pytest.raises(LimbeckError, match=r"queries.jsonl: no such file"):
+        distill(asymmetric, tmp_path / "none")
+    asymmetric["data"]["spans"] = 1
+    lists = {"size": 2, "pool": 4, "negatives": "bm25"}
+    asymmetric["stages"].append({"objectives": ["softmax_ce"], "steps": 2, "lists": lists})
+    with pytest.raises(LimbeckError, match="there are no training queries, and softmax_ce needs some; add queries"):
+        distill(asymmetric, tmp_path / "lists")
 
 
 def test_a_student_of_another_size_gets_a_projection_that_is_saved(asymmetric, tmp_path):
@@ -179,6 +215,57 @@ def test_more_layers_than_there_are_cannot_be_chosen(asymmetric, tmp_path):
         distill(asymmetric, tmp_path / "run")
 
 
+@pytest.mark.parametrize("layers", [[0, 9], 4, "auto:5"])
+def test_layers_that_a_teacher_will_not_have_are_refused_before_it_is_trained(
+    asymmetric, tiny_bert, tmp_path, layers, monkeypatch
+):
+    monkeypatch.setattr("limbeck.runs.teacher_step._train", lambda *given: pytest.fail("trained a teacher"))
+    lists = {"size": 2, "pool": 8, "negatives": "bm25"}
+    stage = {"objectives": ["one_hot"], "steps": 2, "batch_size": 4, "lists": lists}
+    spec = {"kind": "dual_encoder", "init_from": tiny_bert, "query_length": 8, "document_length": 16}
+    asymmetric["teacher"] = {"train": spec, "stages": [stage]}
+    asymmetric["student"] |= {"init_from": "teacher", "layers": layers}
+    with pytest.raises(LimbeckError, match="the teacher has"):
+        distill(asymmetric, tmp_path / "run")
+    asymmetric["teacher"]["train"]["layers"] = 1  # fewer than its start has
+    asymmetric["student"]["layers"] = [0, 1]
+    with pytest.raises(LimbeckError, match="the teacher has 1 layers, 0 to 0"):
+        distill(asymmetric, tmp_path / "other")
+
+
+def test_a_smaller_pretrained_model_with_another_tokenizer_becomes_the_query_encoder(asymmetric, tmp_path):
+    """Its texts are cut into other tokens and its vectors have another size; only its vectors have to match."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "file", "copy", "list", *"abcdefghijklmnopqrstuvwxyz"]
+    words += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "vocab.txt").write_text("\n".join(words) + "\n")
+    BertTokenizerFast(str(other / "vocab.txt"), model_max_length=64).save_pretrained(other)
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    small = BertConfig(vocab_size=len(words), max_position_embeddings=64, initializer_range=0.2, **sizes)
+    BertModel(small).save_pretrained(other)
+    asymmetric["student"] |= {"init_from": str(other), "layers": None}
+    student = distill(asymmetric, tmp_path / "run").student
+    teacher, texts = lb.load(tmp_path / "teacher"), queries(asymmetric)
+    assert student.identity(1) == teacher.identity(1) and student.encode_query(texts).shape == (len(texts), 24)
+    theirs = SentenceTransformer(str(tmp_path / "run" / "student"))
+    assert np.allclose(theirs.encode_query(texts), student.encode_query(texts), atol=1e-5)
+    assert closeness(student, teacher, texts) > 0.8
+
+
+def test_a_contrastive_stage_may_follow_the_matching(asymmetric, tmp_path):
+    """The query tower goes on, and the teacher's documents stay where they are."""
+    lists = {"size": 2, "pool": 8, "negatives": "bm25", "in_batch": True}
+    contrast = {"objectives": ["one_hot(tau=0.05)"], "steps": 4, "batch_size": 8, "lr": 1e-3, "lists": lists}
+    texts = queries(asymmetric)
+    matched = distill(asymmetric, tmp_path / "matched").student.encode_query(texts)
+    asymmetric["stages"].append(contrast)
+    student = distill(asymmetric, tmp_path / "run").student
+    assert student.identity(1) == lb.load(tmp_path / "teacher").identity(1)
+    assert not np.allclose(student.encode_query(texts), matched, atol=1e-3)
+
+
 def test_a_static_encoder_may_have_another_tokenizer_than_its_reference(asymmetric, tiny_bert, tmp_path):
     """Then nothing is known of its tokens before the fit but its own table."""
     from transformers import BertModel, BertTokenizerFast
@@ -213,8 +300,11 @@ def test_a_student_searches_an_index_that_its_teacher_made_and_no_other(asymmetr
 
 
 def test_the_report_compares_the_spaces_of_student_and_teacher(asymmetric, tmp_path):
-    asymmetric["evaluation"]["analyses"] = ["distances"]
+    asymmetric["evaluation"]["analyses"] = ["distances", "query_cost"]
     folder = distill(asymmetric, tmp_path / "run").folder
+    costs = {each["name"]: each for each in json.loads((folder / "analyses" / "query_cost.json").read_text())["models"]}
+    assert costs["teacher"]["kept"] == 1 and costs["student"]["ms"] > 0
+    assert costs["student"]["parameters"] < costs["teacher"]["parameters"]  # without the teacher's document tower
     found = json.loads((folder / "analyses" / "distances.json").read_text())
     assert found["reference"] == "teacher" and {model["name"] for model in found["models"]} >= {"student"}
     assert "comes nearest to the space of teacher" in (folder / "report.html").read_text()

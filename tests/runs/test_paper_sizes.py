@@ -6,9 +6,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import limbeck as lb
+from limbeck.matchers import build, matcher_config
 from limbeck.training.pair_builders import build_pairs
+from tests.runs.test_answers import as_dpr
 from tests.training.toy import WORDS
 
 
@@ -111,6 +114,63 @@ def test_embeddistill_from_a_cross_encoder(msmarco, tiny_bert, tmp_path):
     learnt = [set(line["objectives"]) for line in lines if "objectives" in line]
     assert learnt[0] == {"one_hot", "reconstruct"} and learnt[-1] == {"one_hot", "softmax_ce", "match_proxies"}
     assert "query_proxies" in (tmp_path / "run" / "analyses" / "pair_map.json").read_text()
+
+
+def test_embeddistills_chain_of_teachers(msmarco, tiny_bert, tmp_path):
+    """App. F: a cross-encoder teaches a dual encoder of its size, which teaches a smaller one with all three losses."""
+    folder, _ = msmarco
+    tiny = ("steps=3", "workers=0", "batch_size=8", "eval_every=2")
+    small = [f"{stages}.0.{key}" for stages in ("teacher.stages", "stages") for key in tiny]
+    small += [f"{who}.start={tiny_bert}" for who in ("teacher.train", "student")]
+    small += ["teacher.train.document_length=30", "student.document_length=60", f"data.source={folder}"]
+    first = lb.distill("embeddistill-teacher-msmarco", tmp_path / "first", small)
+    assert [row.objective for row in first.rows if row.kind == "student"] == ["softmax_ce"]
+    small = [f"stages.0.{key}" for key in tiny] + [f"student.start={tiny_bert}", "student.layers=1"]
+    small += ["student.document_length=60", f"data.source={folder}", f"teacher.model={tmp_path / 'first' / 'student'}"]
+    lb.distill("embeddistill-msmarco", tmp_path / "second", small)
+    lines = [json.loads(line) for line in (tmp_path / "second" / "log.jsonl").read_text().splitlines()]
+    learnt = [set(line["objectives"]) for line in lines if "objectives" in line]
+    assert learnt[-1] == {"one_hot", "softmax_ce", "match_embeddings"}
+    assert all(lb.load(tmp_path / place).dim == 32 for place in ("first", "second"))
+
+
+COMBINED = (  # Table 1 of EmbedDistill has this student too: labels, scores and embeddings, over the batch
+    "teacher.live=true",
+    'stages.0.objectives=["one_hot", "softmax_ce", "match_embeddings(of=queries)"]',
+    "stages.0.lists={size: 1, pool: 1, negatives: uniform, in_batch: true}",
+)
+
+
+STRICT = ("data.test=dev", "data.dev=null", "evaluation.measures=[recall@5, recall@20, recall@100]")
+
+
+@pytest.mark.parametrize("more", [(), COMBINED, STRICT], ids=["embeddings", "combined", "strict"])
+def test_embeddistill_on_natural_questions(beir, tiny_bert, tmp_path, more):
+    """The test questions have answers and no passages, as in DPR's nq-test.qa.csv."""
+    source = as_dpr(beir, tmp_path / "nq")
+    questions = json.loads((source / "qa-test.json").read_text())
+    (source / "qa-test.json").unlink()
+    (source / "nq-test.qa.csv").write_text("".join(f"{each['question']}\t{each['answers']}\n" for each in questions))
+    lengths = {"query_length": 16, "document_length": 32}
+    torch.manual_seed(0)
+    build(matcher_config(init_from=tiny_bert, pooling="cls", untied=True, **lengths)).save_pretrained(tmp_path / "base")
+    extra = tmp_path / "near.jsonl"
+    lb.generate(source, extra, per_query=2)
+    small = ("steps=3", "workers=0", "batch_size=8", "eval_every=2")
+    settings = [f"data.source={source}", f"data.unlabelled={extra}", f"teacher.model={tmp_path / 'base'}"]
+    settings += [f"student.init_from={tiny_bert}", "student.layers=1", "student.query_length=16"]
+    settings += [f"stages.0.{key}" for key in small]
+    result = lb.distill("embeddistill-nq", tmp_path / "run", [*settings, "student.document_length=32", *more])
+    measured = {row.kind: row.measures for row in result.rows}
+    recall = "recall" if more is STRICT else "answer_recall"
+    assert set(measured["student"]) == set(measured["teacher"]) == {f"{recall}@{k}" for k in (5, 20, 100)}
+    assert measured["teacher"][f"{recall}@100"] > 0
+    student, teacher = lb.load(tmp_path / "run"), lb.load(tmp_path / "base")
+    assert student.identity(1) == teacher.identity(1)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    learnt = [set(line["objectives"]) for line in lines if "objectives" in line]
+    others = {"one_hot", "softmax_ce"} if more is COMBINED else set()
+    assert learnt[-1] == {"match_embeddings(of='queries')"} | others
 
 
 def test_dipair(msmarco, tiny_bert, tmp_path):

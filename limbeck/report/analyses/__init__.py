@@ -30,6 +30,7 @@ from limbeck.report.analyses.numerical_rank import (
     score_matrix,
 )
 from limbeck.report.analyses.pair_map import PairMap, pair_map, pair_map_section
+from limbeck.report.analyses.query_cost import EncoderCost, QueryCosts, query_costs, query_costs_section
 from limbeck.report.analyses.score_distributions import (
     ScoreDistributions,
     score_distributions,
@@ -44,10 +45,12 @@ __all__ = [
     "Disagreement",
     "Disagreements",
     "Distances",
+    "EncoderCost",
     "Generalisation",
     "NormalisedMargins",
     "NumericalRank",
     "PairMap",
+    "QueryCosts",
     "ScoreDistributions",
     "Sensitivity",
     "SettingPoint",
@@ -70,6 +73,8 @@ __all__ = [
     "numerical_rank_section",
     "pair_map",
     "pair_map_section",
+    "query_costs",
+    "query_costs_section",
     "score_distributions",
     "score_distributions_section",
     "score_matrix",

@@ -31,6 +31,8 @@ class MeasuredModel:
     run: Run  # of the test queries, and of training queries if some were measured
     distances: Sequence[float] = ()  # between pairs of test queries; empty without one vector per text
     significance: Mapping[str, Any] | None = None  # its test against another student
+    query_ms: float | None = None  # to encode one query; None if it encodes no query by itself
+    query_parameters: int | None = None  # of the modules that encode queries
 
     @property
     def quality(self) -> float:
