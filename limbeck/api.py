@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limbeck.errors import LimbeckError
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
 from limbeck.runtimes.choice import measuring_on, using_runtime
@@ -389,23 +390,23 @@ def measure_runtimes(
 ) -> Choice:
     """How fast a model is in each runtime on this machine, and how near to torch, as `limbeck runtimes` does.
 
-    It is measured on texts of a data set, or on built-in ones, with 1 thread and with all. `runtime="auto"` of other
-    functions uses what was found here.
+    It is measured on texts of a data set, or on built-in ones, with 1 thread and with all; nDCG@10 on judged queries of
+    the data set, if it has any. `runtime="auto"` of other functions uses what was found here.
 
     >>> import limbeck as lb
     >>> found = lb.measure_runtimes("runs/mine", "my-data", threads=[1])
-    >>> found.rows[0].runtime, found.rows[0].quality
-    ('torch', 1.0)
+    >>> found.rows[0].runtime, found.rows[0].closeness, found.judged
+    ('torch', 1.0, '2 dev queries with 8 candidates each')
     """
     from limbeck.matchers import load
     from limbeck.runtimes.auto import choose
-    from limbeck.runtimes.sample import BUILT_IN, sample_of
+    from limbeck.runtimes.sample import sample_of
 
     with _working("cpu", progress):
         import torch
 
         counts = sorted({1, torch.get_num_threads()}) if threads is None else list(threads)
-        return choose(load(model), sample_of(str(data) if data is not None else BUILT_IN), counts)
+        return choose(load(model), sample_of(_text(data)), counts)
 
 
 def export(
@@ -415,26 +416,33 @@ def export(
     int8: bool = False,
     data: str | Path | None = None,
     gate: float | None = None,
+    max_loss: float | None = None,
     progress: bool | None = None,
 ) -> Written:
     """Write a dual encoder as a folder that runs without torch, as `limbeck export` does.
 
     `limbeck.runtimes.exported.Exported.load` runs it, and sentence-transformers does with `backend="onnx"`. With `int8`
-    it refuses to write a folder whose vectors have a mean cosine below `gate` (0.99) to the model's, on texts of `data`
-    or on built-in ones.
+    it refuses to write a folder that loses more than `max_loss` (0.005) of nDCG@10 on judged queries of `data`. Without
+    such queries, or if you give `gate`, the mean cosine of vectors to the model's has to be at least `gate` (0.99).
 
     >>> import limbeck as lb
     >>> written = lb.export("runs/mine", "my-export", data="my-data")
     >>> written.runtime, written.cosine > 0.9999
     ('onnx', True)
     """
-    from limbeck.runtimes.auto import GATE
     from limbeck.runtimes.export import export_model
-    from limbeck.runtimes.sample import BUILT_IN, sample_of
+    from limbeck.runtimes.gate import LOSS, Gate
+    from limbeck.runtimes.sample import sample_of
 
+    asked = Gate(loss=LOSS if max_loss is None else max_loss) if gate is None else Gate(gate, max_loss)
     with _working("cpu", progress):
-        sample = sample_of(str(data) if data is not None else BUILT_IN)
-        return export_model(model, out, sample, int8, GATE if gate is None else gate)
+        sample = sample_of(_text(data))
+        if max_loss is not None and sample.judged is None:
+            problem = (
+                f"{sample.source}: has no judged queries to measure a loss on" if data else "--max-loss needs --data"
+            )
+            raise LimbeckError(f"{problem}; give data with judgements, or --gate instead of --max-loss")
+        return export_model(model, out, sample, int8, asked)
 
 
 def recipes() -> dict[str, str]:

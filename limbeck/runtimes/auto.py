@@ -6,6 +6,7 @@ the versions of all libraries; it can be deleted at any time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,7 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
 from limbeck.progress import say
 from limbeck.runtimes.choice import installed_runtimes, measured_source
+from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.measure import Measured, measure
 from limbeck.runtimes.processor import processor_name
 from limbeck.runtimes.sample import Sample, sample_of
@@ -28,7 +30,6 @@ from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.stores.manifest import canonical
 
-GATE = 0.99  # the least mean cosine, or correlation, to torch's outputs
 LIBRARIES = ("torch", "transformers", "onnxruntime", "openvino")
 
 
@@ -39,15 +40,33 @@ class Choice:
     single: str
     batch: str
     source: str
+    judged: str | None  # which queries gave nDCG@10
     rows: tuple[Measured, ...]
 
     @classmethod
-    def of(cls, rows: list[Measured], source: str, gate: float = GATE) -> Choice:
-        """The fastest of the runtimes at or above the gate, at the largest number of threads that was measured."""
-        most = max(row.threads for row in rows)
-        good = [row for row in rows if row.threads == most and (row.quality >= gate or row.runtime == TORCH)]
+    def of(cls, rows: list[Measured], source: str, judged: str | None = None) -> Choice:
+        """The fastest of the runtimes that pass the gate, at the largest number of threads that was measured."""
+        most, exact = max(row.threads for row in rows), _exact(rows)
+        good = [row for row in rows if row.threads == most and keeps_quality(row, exact)]
         single = min(good, key=lambda row: row.single_ms).runtime
-        return cls(single, max(good, key=lambda row: row.per_second).runtime, source, tuple(rows))
+        return cls(single, max(good, key=lambda row: row.per_second).runtime, source, judged, tuple(rows))
+
+    def lost(self, row: Measured) -> float | None:
+        """The share of torch's nDCG@10 that a runtime loses."""
+        return lost(row.ndcg, _exact(self.rows))
+
+    def keeps(self, row: Measured) -> bool:
+        """Whether a runtime passes the gate."""
+        return keeps_quality(row, _exact(self.rows))
+
+
+def _exact(rows: Sequence[Measured]) -> float | None:
+    """The nDCG@10 of torch."""
+    return next((row.ndcg for row in rows if row.runtime == TORCH), None)
+
+
+def keeps_quality(row: Measured, exact: float | None) -> bool:
+    return row.runtime == TORCH or Gate().passes(row.closeness, lost(row.ndcg, exact))
 
 
 def use_best(matcher: Matcher, single: bool) -> Matcher:
@@ -74,7 +93,9 @@ def choose(matcher: Matcher, sample: Sample, threads: list[int]) -> Choice:
     before = matcher.runtime
     use_torch(matcher)
     say(f"measuring {', '.join(installed_runtimes())} on texts of {sample.source}")
-    choice = Choice.of(measure(matcher, sample, threads), sample.source)
+    rows = measure(matcher, sample, threads)
+    judged = str(sample.judged) if any(row.ndcg is not None for row in rows) else None
+    choice = Choice.of(rows, sample.source, judged)
     place = _place(matcher, max(threads))
     if place is not None:
         write_sealed(place, {**asdict(choice), "rows": [asdict(row) for row in choice.rows]})
@@ -90,7 +111,7 @@ def remembered(matcher: Matcher) -> Choice | None:
         return None
     try:
         rows = tuple(Measured(**row) for row in record["rows"])
-        choice = Choice(record["single"], record["batch"], record["source"], rows)
+        choice = Choice(record["single"], record["batch"], record["source"], record["judged"], rows)
     except (KeyError, TypeError):  # another version's
         return None
     return choice if {choice.single, choice.batch} <= set(installed_runtimes()) else None

@@ -14,13 +14,12 @@ from limbeck.errors import LimbeckError
 from limbeck.file_list import NAME, write_list
 from limbeck.files import directory_atomically, require_empty_or_absent, write_json
 from limbeck.matchers import load
-from limbeck.matchers.base import Matcher
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.device_choice import using_device
-from limbeck.runtimes.auto import GATE
 from limbeck.runtimes.exported import FACTS, FORMAT, GRAPH, TAIL, Exported
+from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.inputs import Signature
-from limbeck.runtimes.measure import closeness
+from limbeck.runtimes.measure import closeness, judged_quality
 from limbeck.runtimes.sample import Sample
 from limbeck.runtimes.single import ShortWay
 from limbeck.runtimes.use import use_runtime
@@ -31,24 +30,34 @@ FLOAT32 = 0.9999  # the least mean cosine of an exported float32 model
 
 @dataclass(frozen=True)
 class Written:
-    """An exported folder: its runtime, the mean cosine of its vectors to the original's, and its bytes."""
+    """An exported folder: its runtime, its bytes, and how near it is to the original on texts of `source`."""
 
     folder: Path
     runtime: str
-    cosine: float
-    source: str
     bytes: int
+    source: str
+    cosine: float  # the mean, of its vectors to the original's
+    judged: str | None = None  # which queries gave nDCG@10
+    ndcg: float | None = None
+    exact_ndcg: float | None = None  # of the original
+
+    @property
+    def lost(self) -> float | None:
+        """The share of nDCG@10 that is lost."""
+        return lost(self.ndcg, self.exact_ndcg)
 
 
-def export_model(model: str | Path, out: str | Path, sample: Sample, int8: bool = False, gate: float = GATE) -> Written:
-    """Export a model to the folder `out`; refused, and nothing written, where vectors fall below the gate."""
+def export_model(
+    model: str | Path, out: str | Path, sample: Sample, int8: bool = False, gate: Gate | None = None
+) -> Written:
+    """Export a model to the folder `out`; refused, and nothing written, where it fails the gate."""
     folder, runtime = Path(out).expanduser(), "int8" if int8 else "onnx"
     require_empty_or_absent(folder, "name a folder that does not exist")
     with using_device("cpu"):
         matcher = load(model)
     ways = _ways(matcher, runtime, str(model))
     use_runtime(matcher, "torch")
-    exact = _vectors(matcher, sample)
+    exact, exact_ndcg = _vectors(matcher, sample), judged_quality(matcher, sample)
     with directory_atomically(folder) as place:
         matcher.save_pretrained(place)
         for file in (*place.glob("*.safetensors"), place / NAME):
@@ -56,14 +65,27 @@ def export_model(model: str | Path, out: str | Path, sample: Sample, int8: bool 
         _write(place, matcher, ways, runtime)
         found = Exported.load(place, torch.get_num_threads())
         cosine = closeness(_vectors(found, sample), exact)
-        least = gate if int8 else FLOAT32
-        if not cosine >= least:
-            problem = f"mean cosine {cosine:.4f} to the original on texts of {sample.source}, below {least:g}"
-            accepted = f"leave out --int8, or accept it with --gate {np.floor(cosine * 1000) / 1000:g}"
-            remedy = accepted if int8 else "use --runtime torch instead"
-            raise LimbeckError(f"{model}: {problem}; {remedy}")
+        ndcg = judged_quality(found, sample) if exact_ndcg is not None else None
         size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
-    return Written(folder, runtime, cosine, sample.source, size)
+        judged = str(sample.judged) if ndcg is not None else None
+        done = Written(folder, runtime, size, sample.source, cosine, judged, ndcg, exact_ndcg)
+        _require_quality(done, str(model), (gate or Gate()) if int8 else Gate(FLOAT32, None))
+    return done
+
+
+def _require_quality(done: Written, model: str, gate: Gate) -> None:
+    """Refuse what fails the gate, with the limit that would accept it."""
+    if gate.passes(done.cosine, done.lost):
+        return
+    if done.lost is None or gate.loss is None:
+        problem = f"mean cosine {done.cosine:.4f} to the original on texts of {done.source}, below {gate.closeness:g}"
+        accepted = f"--gate {np.floor(done.cosine * 1000) / 1000:g}"
+    else:
+        values = f"nDCG@10 {done.ndcg:.4f}, and {done.exact_ndcg:.4f} of the original, on {done.judged}"
+        problem = f"{values} of {done.source}: {done.lost:.1%} lost, more than {gate.loss:.1%}"
+        accepted = f"--max-loss {np.ceil(done.lost * 1000) / 10:g}"
+    remedy = f"leave out --int8, or accept it with {accepted}" if done.runtime == "int8" else "use --runtime torch"
+    raise LimbeckError(f"{model}: {problem}; {remedy}")
 
 
 def _ways(matcher: Any, runtime: str, name: str) -> dict[str, ShortWay]:
@@ -80,7 +102,7 @@ def _ways(matcher: Any, runtime: str, name: str) -> dict[str, ShortWay]:
     return ways
 
 
-def _write(place: Path, matcher: Matcher, ways: dict[str, ShortWay], runtime: str) -> None:
+def _write(place: Path, matcher: Any, ways: dict[str, ShortWay], runtime: str) -> None:
     way = ways["query"]
     given = way.tokens("a")
     encoder: Any = way.run.__self__
@@ -95,6 +117,7 @@ def _write(place: Path, matcher: Matcher, ways: dict[str, ShortWay], runtime: st
         "format": FORMAT,
         "runtime": runtime,
         "dim": matcher.embedding_dim,
+        "similarity": matcher.interaction.name,
         "lengths": lengths,
         "prompts": {side: each.prompt for side, each in ways.items()},
         "padding": int(way.part.tokenizer.pad_token_id or 0),

@@ -10,7 +10,7 @@ DIR/limbeck-files.json      checksums
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,12 @@ from limbeck.runtimes.tail import STEPS, Step, pooled
 FORMAT = 1
 FACTS, TAIL, GRAPH, TOKENIZER = "limbeck-export.json", "limbeck-tail.safetensors", "onnx/model.onnx", "tokenizer.json"
 REMEDY = "export the model again"
+SIMILARITIES: dict[
+    str, Callable[[np.ndarray], np.ndarray]
+] = {  # what is done with vectors [n, dim] before their product
+    "dot": lambda vectors: vectors,
+    "cosine": lambda vectors: vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12),
+}
 
 
 class Exported:
@@ -44,6 +50,16 @@ class Exported:
         self.facts, self.steps, self.session, self.tokenizer = facts, steps, session, tokenizer
         self.dim = int(facts["dim"])
         self.runtime = str(facts["runtime"])
+
+    @property
+    def texts(self) -> int:
+        """The number of texts in a pair."""
+        return 2
+
+    @property
+    def outputs(self) -> int:
+        """Scores per pair; 0 where only the model itself can compare vectors."""
+        return int(self.facts["similarity"] in SIMILARITIES)
 
     @classmethod
     def load(cls, folder: str | Path, threads: int | None = None) -> Exported:
@@ -67,6 +83,18 @@ class Exported:
     def encode_document(self, texts: Sequence[str] | str, batch_size: int = 32) -> np.ndarray:
         """The same of documents."""
         return self._encode(texts, "document", batch_size)
+
+    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int = 32) -> np.ndarray:
+        """The scores [n] of (query, document) pairs, as the model compares vectors. A text is encoded once."""
+        similarity = self.facts["similarity"]
+        if not self.outputs:
+            raise LimbeckError(f"scores by {similarity} need the model itself; compare the vectors another way")
+        sides = []
+        for at, encode in enumerate((self.encode_query, self.encode_document)):
+            rows = {text: row for row, text in enumerate(dict.fromkeys(pair[at] for pair in pairs))}
+            vectors = encode(list(rows), batch_size)
+            sides.append(SIMILARITIES[similarity](vectors)[[rows[pair[at]] for pair in pairs]])
+        return (sides[0] * sides[1]).sum(axis=1)
 
     def _encode(self, texts: Sequence[str] | str, side: str, batch_size: int) -> np.ndarray:
         if isinstance(texts, str):

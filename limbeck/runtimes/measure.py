@@ -1,7 +1,8 @@
 """How fast a matcher is in each runtime, and how near its outputs stay to torch's.
 
-Single texts and batches are timed apart: what is best for one query need not be best for a corpus. Without labels,
-quality is the mean cosine of encodings to torch's, or the correlation of scores where nothing is encoded.
+Single texts and batches are timed apart: what is best for one query need not be best for a corpus. Closeness is the
+mean cosine of encodings to torch's, or the correlation of scores where nothing is encoded. With judged queries there is
+nDCG@10 too.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Measured:
     threads: int
     single_ms: float  # one query, or one pair where nothing is encoded; the median
     per_second: float  # documents, or pairs, in batches
-    quality: float  # mean cosine, or correlation, to torch's float32
+    closeness: float  # mean cosine, or correlation, to torch's float32
+    ndcg: float | None = None  # nDCG@10 on judged queries of the sample
 
 
 def measure(matcher: Matcher, sample: Sample, threads: list[int]) -> list[Measured]:
@@ -51,13 +53,23 @@ def measure(matcher: Matcher, sample: Sample, threads: list[int]) -> list[Measur
                 use_runtime(matcher, runtime)
             except LimbeckError as error:  # its outputs are not torch's
                 say(str(error))
-            for count in threads if matcher.runtime == runtime else ():
-                with reporting(None), on_threads(count):
-                    quality = 1.0 if runtime == TORCH else closeness(batch(many), exact)
-                    rows.append(Measured(runtime, count, _median_ms(single, items), _per_second(batch, many), quality))
+            if matcher.runtime == runtime:
+                with reporting(None):
+                    near = 1.0 if runtime == TORCH else closeness(batch(many), exact)
+                    gain = judged_quality(matcher, sample)
+                    for count in threads:
+                        with on_threads(count):
+                            speed = _median_ms(single, items), _per_second(batch, many)
+                        rows.append(Measured(runtime, count, *speed, near, gain))
             use_torch(matcher)
             advance(len(threads))
     return rows
+
+
+def judged_quality(matcher: Any, sample: Sample) -> float | None:
+    """nDCG@10 on the sample's judged queries; None without them, and for a matcher that does not rank documents."""
+    ranks = sample.judged is not None and matcher.texts == 2 and matcher.outputs == 1
+    return sample.judged.ndcg(matcher.score) if ranks else None  # type: ignore[union-attr]
 
 
 def _work(matcher: Matcher, sample: Sample) -> tuple[Callable[[Any], Any], Callable[[Any], Any], list[Any], list[Any]]:

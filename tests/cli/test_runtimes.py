@@ -27,11 +27,14 @@ def models(tiny_bert: str, tmp_path: Path) -> dict[str, Path]:
 def test_the_table_has_every_runtime_and_the_choice(limbeck, models, beir):
     done = limbeck("runtimes", models["dual_encoder"], beir, "--threads", "1")
     assert done.code == 0, done
-    rows = {line.split()[0]: line.split() for line in done.out.splitlines() if len(line.split()) == 5}
+    rows = {line.split()[0]: line.split() for line in done.out.splitlines() if "kept" in line or "below" in line}
     assert {"torch", "onnx", "int8"} <= set(rows)
     assert rows["torch"][4] == "1.0000" and float(rows["onnx"][4]) > 0.9999 and float(rows["int8"][4]) > 0.9
+    assert rows["onnx"][5] == rows["torch"][5] and rows["onnx"][6:] == ["0.0%", "kept"]
+    assert "nDCG@10: 6 dev queries with 10 candidates each; a runtime may lose 0.5% of torch's" in done.out
     assert "--runtime auto: " in done.out
     found = json.loads(limbeck("runtimes", models["cross_encoder"], "--threads", "1", "--json").out)
+    assert found["judged"] is None and found["rows"][0]["ndcg"] is None  # labels of built-in texts do not count
     assert found["source"] == "pydocs" and {row["threads"] for row in found["rows"]} == {1}
     assert found["single"] in ("torch", "onnx", "int8", "openvino")
 
@@ -115,8 +118,30 @@ def test_auto_uses_what_was_measured(limbeck, models, beir, tmp_path, monkeypatc
     assert asked == [str(beir), "pydocs"]  # a search reads no data set
 
 
-def row(runtime: str, single: float, batch: float, quality: float, threads: int = 2) -> Measured:
-    return Measured(runtime, threads, single, batch, quality)
+def test_what_eight_bits_cost_is_printed_with_a_verdict(limbeck, models, beir, tmp_path):
+    command = ("export", models["dual_encoder"], "--data", beir, "--int8", "--out")
+    done = limbeck(*command, tmp_path / "a", "--max-loss", "100")
+    assert done.code == 0 and "on 6 dev queries with 10 candidates each" in done.out, done
+    assert done.out.splitlines()[-1] == "the quality is above the limit you set"
+    plain = limbeck("export", models["dual_encoder"], "--data", beir, "--out", tmp_path / "b", "--json")
+    facts = json.loads(plain.out)
+    assert facts["ndcg@10"] == facts["ndcg@10 of the model"] > 0
+    assert_one_line_about(
+        limbeck(*command, tmp_path / "c", "--max-loss", "1", "--gate", "0.5"), "leave one of them out"
+    )
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("text_a,text_b,label\ncopy a file,sort a list,1\n")
+    refused = limbeck(
+        "export", models["dual_encoder"], "--data", pairs, "--int8", "--out", tmp_path / "d", "--max-loss", 1
+    )
+    assert_one_line_about(refused, "pairs.csv: has no judged queries", "--gate instead of --max-loss")
+    assert not (tmp_path / "c").exists() and not (tmp_path / "d").exists()
+
+
+def row(
+    runtime: str, single: float, batch: float, closeness: float, threads: int = 2, ndcg: float | None = None
+) -> Measured:
+    return Measured(runtime, threads, single, batch, closeness, ndcg)
 
 
 def test_the_choice_is_the_fastest_above_the_gate():
@@ -127,3 +152,11 @@ def test_the_choice_is_the_fastest_above_the_gate():
     rows.append(row("onnx", 1, 900, 1.0, threads=1))  # fewer threads than models will run on
     assert Choice.of(rows, "x").single == "int8"
     assert Choice.of([row("torch", 9, 9, float("nan")), row("int8", 1, 99, float("nan"))], "x").single == "torch"
+
+
+@pytest.mark.parametrize(("ndcg", "chosen"), [(0.3981, "int8"), (0.3979, "torch"), (0.41, "int8")])
+def test_with_judged_queries_half_a_percent_of_ndcg_decides(ndcg, chosen):
+    rows = [row("torch", 10, 100, 1.0, ndcg=0.4), row("int8", 2, 300, 0.9, ndcg=ndcg)]
+    assert Choice.of(rows, "x", "dev").single == chosen
+    rows = [row("torch", 10, 100, 1.0, ndcg=0.0), row("int8", 2, 300, 0.9, ndcg=0.0)]  # nothing found, nothing known
+    assert Choice.of(rows, "x", "dev").single == "torch"

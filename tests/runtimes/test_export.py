@@ -15,6 +15,8 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers import build, load, matcher_config
 from limbeck.runtimes.export import export_model
 from limbeck.runtimes.exported import Exported
+from limbeck.runtimes.gate import Gate
+from limbeck.runtimes.judged import Judged
 from limbeck.runtimes.sample import Sample
 from tests.runtimes.conftest import QUERIES, TEXTS
 
@@ -72,13 +74,42 @@ def test_sentence_transformers_loads_it(model, exported):
 
 def test_eight_bits_are_gated_and_a_refusal_writes_nothing(model, tmp_path):
     with pytest.raises(LimbeckError, match=r"below 1; leave out --int8, or accept it with --gate 0\.\d+"):
-        export_model(model, tmp_path / "refused", SAMPLE, int8=True, gate=1.0)
+        export_model(model, tmp_path / "refused", SAMPLE, int8=True, gate=Gate(1.0))
     assert not (tmp_path / "refused").exists()
-    done = export_model(model, tmp_path / "rounded", SAMPLE, int8=True, gate=0.9)
+    done = export_model(model, tmp_path / "rounded", SAMPLE, int8=True, gate=Gate(0.9))
     found = Exported.load(tmp_path / "rounded", threads=1)
     exact = load(model).encode_document(TEXTS)
     assert done.runtime == found.runtime == "int8" and 0.9 <= done.cosine < 1
     assert 0 < np.abs(found.encode_document(TEXTS) - exact).max() < 0.5
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_scores_are_those_of_the_model(similarity, tiny_bert, tmp_path):
+    build(matcher_config(start=tiny_bert, similarity=similarity, **SIZES)).save_pretrained(tmp_path / "model")
+    export_model(tmp_path / "model", tmp_path / "export", SAMPLE)
+    pairs = [(query, text) for query in QUERIES for text in TEXTS]
+    found = Exported.load(tmp_path / "export", threads=1).score(pairs)
+    assert np.abs(found - load(tmp_path / "model").score(pairs)).max() < 1e-4
+
+
+def judged_by(model: Path, best: int) -> Judged:
+    """One query, whose relevant document is the one that the model ranks at place `best`."""
+    texts = dict(enumerate(dict.fromkeys(TEXTS)))
+    scores = load(model).score([(QUERIES[0], text) for text in texts.values()])
+    right = str(np.argsort(-scores)[best])
+    names = {str(at): text for at, text in texts.items()}
+    return Judged("dev", {"q": QUERIES[0]}, names, {"q": {right: 1}}, {"q": list(names)})
+
+
+def test_with_judged_queries_the_loss_of_ndcg_decides(model, tmp_path):
+    """Rank 2 of 5 is worth 1 / log2(3) before and after, so nothing is lost, whatever the cosine."""
+    sample = Sample(QUERIES, TEXTS, "texts of the test", judged_by(model, 1))
+    done = export_model(model, tmp_path / "kept", sample, int8=True, gate=Gate(1.0, 0.0))
+    assert np.isclose(done.exact_ndcg, 1 / np.log2(3)) and done.ndcg == done.exact_ndcg and done.lost == 0
+    assert done.cosine < 1 and done.judged == "1 dev queries with 5 candidates each"
+    with pytest.raises(LimbeckError, match=r"0.0% lost, more than -1.0%; leave out --int8, or accept it with --max-l"):
+        export_model(model, tmp_path / "refused", sample, int8=True, gate=Gate(0.0, -0.01))
+    assert not (tmp_path / "refused").exists()
 
 
 @pytest.mark.parametrize("name", ["onnx/model.onnx", "limbeck-tail.safetensors", "tokenizer.json"])
