@@ -1,8 +1,9 @@
 """The functions of `import limbeck as lb`: one for each command that computes something, with the command's options.
 
 Most take `device` (where models run: cpu, cuda, cuda:1 or mps) and `progress` (shown on standard error; by default on
-a terminal and in notebooks). Those that run a finished model take `runtime` (torch, onnx, int8, openvino or auto). The
-commands of `limbeck.cli` call these functions and print what they return.
+a terminal and in notebooks). Those that run a finished model take `runtime` (torch, onnx, int8, openvino or auto; by
+default the fastest float32 runtime that is known). The commands of `limbeck.cli` call these functions and print what
+they return.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from limbeck.errors import LimbeckError
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
-from limbeck.runtimes.choice import measuring_on, using_runtime
+from limbeck.runtimes.choice import Texts, measuring_on, using_runtime
 
 if TYPE_CHECKING:
     from limbeck.data.passages import Passages
@@ -131,13 +132,14 @@ def evaluate(
     """
     from limbeck.evaluation.evaluate import run_evaluation
     from limbeck.evaluation.request import Request
+    from limbeck.runtimes.job_size import ranked_in
 
     request = Request(
         str(model), str(data), task, split, _text(against), _text(candidates), depth, add_judged, measures,
         relevance_level, limit, _path(store), _path(run), also, mode, fusion, alpha, lengths, head,
         against_mode, against_fusion, against_alpha, seed,
     )  # fmt: skip
-    with _working(device, progress, runtime), measuring_on(data):
+    with _running(device, progress, runtime, data, lambda: ranked_in(data, split, depth, limit)):
         return run_evaluation(request)
 
 
@@ -171,11 +173,12 @@ def annotate(
     >>> lb.annotate("runs/mine", "my-data", "my-scores", depth=3).scored
     0
     """
+    from limbeck.runtimes.job_size import ranked_in
     from limbeck.training.annotate import annotate_data, export_scores, export_shape
 
     folder = Path(out)
     written = export_shape(shape, export, top)
-    with _working(device, progress, runtime), measuring_on(data):
+    with _running(device, progress, runtime, data, lambda: ranked_in(data, split, depth)):
         done = annotate_data(
             str(teacher), str(data), folder, split, _path(queries), str(candidates), depth, revision, batch_size, bf16,
             written,
@@ -218,13 +221,14 @@ def index(
     ['d1']
     """
     from limbeck.data.passages import Passages
+    from limbeck.runtimes.job_size import passages_in
     from limbeck.search.build import build_index
     from limbeck.search.milvus_address import is_milvus, trust
 
     if is_milvus(store):
         trust(str(store))
     source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
-    with _working(device, progress, runtime), measuring_on(data):
+    with _running(device, progress, runtime, data, lambda: passages_in(data) if isinstance(data, str | Path) else 0):
         return build_index(
             model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
         )
@@ -260,7 +264,7 @@ def open_index(
 
             model = load(model)
         found = SearchIndex.open(Path(path).expanduser(), model)
-        if (device is not None or runtime is not None) and found.manifest.dense is not None:
+        if device is not None and found.manifest.dense is not None:
             _ = found.dense.matcher  # loads it there
     return found
 
@@ -298,10 +302,11 @@ def score(
     >>> pq.read_table(done.folder / "scores").num_rows
     2
     """
+    from limbeck.runtimes.job_size import listed_in
     from limbeck.scoring.engine import engine_named
     from limbeck.scoring.job import score_pairs
 
-    with _working(device, progress, runtime):
+    with _running(device, progress, runtime, pairs, lambda: listed_in(pairs, left, right)):
         where = engine_named(engine, workers, address)
         return score_pairs(
             str(model), pairs, out, where, _text(left), _text(right), top_k, shard, dtype, store, head, columns
@@ -466,9 +471,18 @@ def _text(name: str | Path | None) -> str | None:
 
 
 @contextmanager
-def _working(device: str | None, progress: bool | None, runtime: str | None = None) -> Iterator[None]:
+def _running(
+    device: str | None, progress: bool | None, runtime: str | None, source: object, texts: Texts
+) -> Iterator[None]:
+    """`_working` in a runtime. It may be measured on the source, of which at least so many texts will run."""
+    with _working(device, progress), using_runtime(runtime), measuring_on(source, texts):
+        yield
+
+
+@contextmanager
+def _working(device: str | None, progress: bool | None) -> Iterator[None]:
     """On a device, which is refused here if it does not exist, and with progress where somebody watches."""
-    with using_device(device), using_runtime(runtime), _reporting(_watched() if progress is None else progress):
+    with using_device(device), _reporting(_watched() if progress is None else progress):
         if asked_device() is not None:
             from limbeck.matchers.device import chosen_device
 

@@ -8,7 +8,7 @@ nDCG@10 too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import progress, reporting, say
-from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.choice import FLOAT32
 from limbeck.runtimes.sample import Sample
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.stores.ragged import Ragged
@@ -41,14 +41,18 @@ class Measured:
     ndcg: float | None = None  # nDCG@10 on judged queries of the sample
 
 
-def measure(matcher: Matcher, sample: Sample, threads: list[int]) -> list[Measured]:
-    """Every runtime that is installed and can run this matcher, on each number of threads. It ends in torch."""
+def measure(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequence[str]) -> list[Measured]:
+    """Every one of these runtimes that can run this matcher, on each number of threads. It ends in torch.
+
+    nDCG@10 is measured only if one of them is not float32: the others equal torch.
+    """
+    gated = sample.judged is not None and not set(runtimes) <= set(FLOAT32)
     single, batch, items, many = _work(matcher, sample)
     rows: list[Measured] = []
-    with progress("Measuring runtimes", len(installed_runtimes()) * len(threads)) as advance:
+    with progress("Measuring runtimes", len(runtimes) * len(threads)) as advance:
         with reporting(None):
             exact = batch(many)
-        for runtime in installed_runtimes():
+        for runtime in runtimes:
             try:
                 use_runtime(matcher, runtime)
             except LimbeckError as error:  # its outputs are not torch's
@@ -56,7 +60,7 @@ def measure(matcher: Matcher, sample: Sample, threads: list[int]) -> list[Measur
             if matcher.runtime == runtime:
                 with reporting(None):
                     near = 1.0 if runtime == TORCH else closeness(batch(many), exact)
-                    gain = judged_quality(matcher, sample)
+                    gain = judged_quality(matcher, sample) if gated else None
                     for count in threads:
                         with on_threads(count):
                             speed = _median_ms(single, items), _per_second(batch, many)
