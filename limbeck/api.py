@@ -424,11 +424,11 @@ def export(
     max_loss: float | None = None,
     progress: bool | None = None,
 ) -> Written:
-    """Write a dual encoder as a folder that runs without torch, as `limbeck export` does.
+    """Write a dual encoder, ColBERT or cross-encoder as a folder that runs without torch, as `limbeck export` does.
 
-    `limbeck.runtimes.exported.Exported.load` runs it, and sentence-transformers does with `backend="onnx"`. With `int8`
-    it refuses to write a folder that loses more than `max_loss` (0.005) of nDCG@10 on judged queries of `data`. Without
-    such queries, or if you give `gate`, the mean cosine of vectors to the model's has to be at least `gate` (0.99).
+    `limbeck.runtimes.exported.Exported.load` runs it. With `int8` it refuses to write a folder that loses more than
+    `max_loss` (0.005) of nDCG@10 on judged queries of `data`. Without such queries, or if you give `gate`, the mean
+    cosine of vectors to the model's (of scores, the correlation) has to be at least `gate` (0.99).
 
     >>> import limbeck as lb
     >>> written = lb.export("runs/mine", "my-export", data="my-data")

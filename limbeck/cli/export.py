@@ -11,7 +11,9 @@ import typer
 def register(app: typer.Typer) -> None:
     @app.command()
     def export(
-        model: str = typer.Argument(help="A dual encoder: a folder, a hub name or a run directory."),
+        model: str = typer.Argument(
+            help="A dual encoder, ColBERT or cross-encoder: a folder, a hub name or a run directory."
+        ),
         out: Path = typer.Option(..., "--out", help="Folder to write."),
         int8: bool = typer.Option(False, "--int8", help="Round weights to 8 bits: smaller and faster, a little off."),
         data: str = typer.Option(None, help="Compare with the model on texts of this data set; default: docstrings."),
@@ -22,7 +24,10 @@ def register(app: typer.Typer) -> None:
             help="With --int8 and judged queries in --data, the most percent of nDCG@10 to lose; 0.5.",
         ),
         gate: float = typer.Option(
-            None, min=-1, max=1, help="With --int8, the lowest mean cosine to the model's vectors; 0.99 without labels."
+            None,
+            min=-1,
+            max=1,
+            help="With --int8, the lowest mean cosine, or correlation, to the model; 0.99 without labels.",
         ),
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
@@ -57,7 +62,7 @@ def register(app: typer.Typer) -> None:
             print(json.dumps(facts, indent=2))
             return
         print(f"{out}: {done.runtime}, {done.bytes / 1e6:,.1f} MB")
-        print(f"mean cosine {done.cosine:.4f} to the model's vectors, on texts of {done.source}")
+        print(f"closeness {done.cosine:.4f} (mean cosine, or correlation) to the model, on texts of {done.source}")
         if done.lost is not None:
             change = f"{done.lost:.1%} lost" if done.lost > 0 else "nothing lost"
             print(f"nDCG@10 {done.ndcg:.4f}, and {done.exact_ndcg:.4f} of the model: {change}, on {done.judged}")
