@@ -1,8 +1,9 @@
 """The functions of `import limbeck as lb`: one for each command that computes something, with the command's options.
 
 Most take `device` (where models run: cpu, cuda, cuda:1 or mps) and `progress` (shown on standard error; by default on
-a terminal and in notebooks). Those that run a finished model take `runtime` (torch, onnx, int8, openvino or auto). The
-commands of `limbeck.cli` call these functions and print what they return.
+a terminal and in notebooks). Those that run a finished model take `runtime` (torch, onnx, int8, openvino or auto; by
+default the fastest float32 runtime that is known). The commands of `limbeck.cli` call these functions and print what
+they return.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limbeck.errors import LimbeckError
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
-from limbeck.runtimes.choice import measuring_on, using_runtime
+from limbeck.runtimes.choice import Texts, measuring_on, using_runtime
 from limbeck.training.tracker_choice import using_trackers
 
 if TYPE_CHECKING:
@@ -126,7 +128,6 @@ def compress(
     >>> found.student.encode_query("copy a file").shape
     (32,)
     """
-    from limbeck.errors import LimbeckError
     from limbeck.runs.compress.run import compress as run
 
     if index is not None and vectors is not None:
@@ -179,13 +180,14 @@ def evaluate(
     """
     from limbeck.evaluation.evaluate import run_evaluation
     from limbeck.evaluation.request import Request
+    from limbeck.runtimes.job_size import ranked_in
 
     request = Request(
         str(model), str(data), task, split, _text(against), _text(candidates), depth, add_judged, measures,
         relevance_level, limit, _path(store), _path(run), also, mode, fusion, alpha, lengths, head,
         against_mode, against_fusion, against_alpha, seed,
     )  # fmt: skip
-    with _working(device, progress, runtime), measuring_on(data):
+    with _running(device, progress, runtime, data, lambda: ranked_in(data, split, depth, limit)):
         return run_evaluation(request)
 
 
@@ -219,11 +221,12 @@ def annotate(
     >>> lb.annotate("runs/mine", "my-data", "my-scores", depth=3).scored
     0
     """
+    from limbeck.runtimes.job_size import ranked_in
     from limbeck.training.annotate import annotate_data, export_scores, export_shape
 
     folder = Path(out)
     written = export_shape(shape, export, top)
-    with _working(device, progress, runtime), measuring_on(data):
+    with _running(device, progress, runtime, data, lambda: ranked_in(data, split, depth)):
         done = annotate_data(
             str(teacher), str(data), folder, split, _path(queries), str(candidates), depth, revision, batch_size, bf16,
             written,
@@ -266,13 +269,14 @@ def index(
     ['d1']
     """
     from limbeck.data.passages import Passages
+    from limbeck.runtimes.job_size import passages_in
     from limbeck.search.build import build_index
     from limbeck.search.milvus_address import is_milvus, trust
 
     if is_milvus(store):
         trust(str(store))
     source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
-    with _working(device, progress, runtime), measuring_on(data):
+    with _running(device, progress, runtime, data, lambda: passages_in(data) if isinstance(data, str | Path) else 0):
         return build_index(
             model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
         )
@@ -308,7 +312,7 @@ def open_index(
 
             model = load(model)
         found = SearchIndex.open(Path(path).expanduser(), model)
-        if (device is not None or runtime is not None) and found.manifest.dense is not None:
+        if device is not None and found.manifest.dense is not None:
             _ = found.dense.matcher  # loads it there
     return found
 
@@ -346,10 +350,11 @@ def score(
     >>> pq.read_table(done.folder / "scores").num_rows
     2
     """
+    from limbeck.runtimes.job_size import listed_in
     from limbeck.scoring.engine import engine_named
     from limbeck.scoring.job import score_pairs
 
-    with _working(device, progress, runtime):
+    with _running(device, progress, runtime, pairs, lambda: listed_in(pairs, left, right)):
         where = engine_named(engine, workers, address)
         return score_pairs(
             str(model), pairs, out, where, _text(left), _text(right), top_k, shard, dtype, store, head, columns
@@ -438,25 +443,26 @@ def measure_runtimes(
 ) -> Choice:
     """How fast a model is in each runtime on this machine, and how near to torch, as `limbeck runtimes` does.
 
-    It is measured on texts of a data set, or on built-in ones, with 1 thread and with all. `runtime="auto"` of other
-    functions uses what was found here. The card of a student gets a table of it.
+    It is measured on texts of a data set, or on built-in ones, with 1 thread and with all; nDCG@10 on judged queries of
+    the data set, if it has any. `runtime="auto"` of other functions uses what was found here. The card
+    of a student gets a table of it.
 
     >>> import limbeck as lb
     >>> found = lb.measure_runtimes("runs/mine", "my-data", threads=[1])
-    >>> found.rows[0].runtime, found.rows[0].quality
-    ('torch', 1.0)
+    >>> found.rows[0].runtime, found.rows[0].closeness, found.judged
+    ('torch', 1.0, '2 dev queries with 8 candidates each')
     """
     from limbeck.matchers import load
     from limbeck.runs.student_card import add_runtimes
     from limbeck.runtimes.auto import choose
-    from limbeck.runtimes.sample import BUILT_IN, sample_of
+    from limbeck.runtimes.sample import sample_of
 
     with _working("cpu", progress):
         import torch
 
         counts = sorted({1, torch.get_num_threads()}) if threads is None else list(threads)
         matcher = load(model)
-        found = choose(matcher, sample_of(str(data) if data is not None else BUILT_IN), counts)
+        found = choose(matcher, sample_of(_text(data)), counts)
         if matcher.folder is not None:
             add_runtimes(matcher.folder, found.rows, found.source)
         return found
@@ -469,26 +475,33 @@ def export(
     int8: bool = False,
     data: str | Path | None = None,
     gate: float | None = None,
+    max_loss: float | None = None,
     progress: bool | None = None,
 ) -> Written:
-    """Write a dual encoder as a folder that runs without torch, as `limbeck export` does.
+    """Write a dual encoder, ColBERT or cross-encoder as a folder that runs without torch, as `limbeck export` does.
 
-    `limbeck.runtimes.exported.Exported.load` runs it, and sentence-transformers does with `backend="onnx"`. With `int8`
-    it refuses to write a folder whose vectors have a mean cosine below `gate` (0.99) to the model's, on texts of `data`
-    or on built-in ones.
+    `limbeck.runtimes.exported.Exported.load` runs it. With `int8` it refuses to write a folder that loses more than
+    `max_loss` (0.005) of nDCG@10 on judged queries of `data`. Without such queries, or if you give `gate`, the mean
+    cosine of vectors to the model's (of scores, the correlation) has to be at least `gate` (0.99).
 
     >>> import limbeck as lb
     >>> written = lb.export("runs/mine", "my-export", data="my-data")
     >>> written.runtime, written.cosine > 0.9999
     ('onnx', True)
     """
-    from limbeck.runtimes.auto import GATE
     from limbeck.runtimes.export import export_model
-    from limbeck.runtimes.sample import BUILT_IN, sample_of
+    from limbeck.runtimes.gate import LOSS, Gate
+    from limbeck.runtimes.sample import sample_of
 
+    asked = Gate(loss=LOSS if max_loss is None else max_loss) if gate is None else Gate(gate, max_loss)
     with _working("cpu", progress):
-        sample = sample_of(str(data) if data is not None else BUILT_IN)
-        return export_model(model, out, sample, int8, GATE if gate is None else gate)
+        sample = sample_of(_text(data))
+        if max_loss is not None and sample.judged is None:
+            problem = (
+                f"{sample.source}: has no judged queries to measure a loss on" if data else "--max-loss needs --data"
+            )
+            raise LimbeckError(f"{problem}; give data with judgements, or --gate instead of --max-loss")
+        return export_model(model, out, sample, int8, asked)
 
 
 def push(student: str | Path, name: str, *, private: bool = False, progress: bool | None = None) -> Pushed:
@@ -527,9 +540,18 @@ def _text(name: str | Path | None) -> str | None:
 
 
 @contextmanager
-def _working(device: str | None, progress: bool | None, runtime: str | None = None) -> Iterator[None]:
+def _running(
+    device: str | None, progress: bool | None, runtime: str | None, source: object, texts: Texts
+) -> Iterator[None]:
+    """`_working` in a runtime. It may be measured on the source, of which at least so many texts will run."""
+    with _working(device, progress), using_runtime(runtime), measuring_on(source, texts):
+        yield
+
+
+@contextmanager
+def _working(device: str | None, progress: bool | None) -> Iterator[None]:
     """On a device, which is refused here if it does not exist, and with progress where somebody watches."""
-    with using_device(device), using_runtime(runtime), _reporting(_watched() if progress is None else progress):
+    with using_device(device), _reporting(_watched() if progress is None else progress):
         if asked_device() is not None:
             from limbeck.matchers.device import chosen_device
 

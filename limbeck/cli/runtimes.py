@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
         from limbeck import api
         from limbeck.console import out
         from limbeck.runtimes.choice import RUNTIMES, missing_package
+        from limbeck.runtimes.gate import CLOSENESS, LOSS
 
         found = api.measure_runtimes(model, data, threads=counts, progress=True)
         if as_json:
@@ -44,6 +45,10 @@ def register(app: typer.Typer) -> None:
             if missing is not None:
                 print(f"{runtime}: {missing} is not installed")
         print(f"measured on texts of {found.source}; closeness is the mean cosine, or the correlation, to torch")
+        if found.judged is not None:
+            print(f"nDCG@10: {found.judged}; a runtime may lose {LOSS:.1%} of torch's")
+        else:
+            print(f"no judged queries, so a runtime needs a closeness of {CLOSENESS}")
         print(f"--runtime auto: {found.single} for single texts, {found.batch} for batches")
 
 
@@ -63,10 +68,13 @@ def _table(found: Choice) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("runtime")
-    for heading in ("threads", "ms/text", "texts/s", "closeness"):
+    for heading in ("threads", "ms/text", "texts/s", "closeness", *(["nDCG@10", "lost"] if found.judged else [])):
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("quality", no_wrap=True)
     for row in found.rows:
-        table.add_row(
-            row.runtime, str(row.threads), f"{row.single_ms:.2f}", f"{row.per_second:,.0f}", f"{row.quality:.4f}"
-        )
+        loss = found.lost(row)
+        gain = ["" if row.ndcg is None else f"{row.ndcg:.4f}", "" if loss is None else f"{loss:.1%}"]
+        cells = [f"{row.single_ms:.2f}", f"{row.per_second:,.0f}", f"{row.closeness:.4f}"]
+        verdict = "kept" if found.keeps(row) else "below the gate"
+        table.add_row(row.runtime, str(row.threads), *cells, *(gain if found.judged else []), verdict)
     return table

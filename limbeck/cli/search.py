@@ -74,8 +74,9 @@ def register(app: typer.Typer) -> None:
         if queries is not None and explain:
             raise LimbeckError("--explain requires a single query; leave --queries out")
         refuse_overwriting(run, queries, index)
+        alone = "torch" if query and runtime is None else None  # opening another runtime takes longer than one query
         with reporting(reporter()):
-            opened = api.open_index(index, model=encoder, milvus=milvus)
+            opened = api.open_index(index, model=encoder, milvus=milvus, runtime=alone)
             opened.check(mode, fusion, alpha)
             opened.allowed(where)
             if queries is not None:

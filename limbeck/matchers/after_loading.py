@@ -14,8 +14,13 @@ Finish = Callable[["Matcher"], "Matcher"]
 _finish: ContextVar[Finish | None] = ContextVar("limbeck_after_loading", default=None)
 
 
+def asked_finish() -> Finish | None:
+    """What is done with matchers here, for what loads one later."""
+    return _finish.get()
+
+
 @contextmanager
-def after_loading(finish: Finish) -> Iterator[None]:
+def after_loading(finish: Finish | None) -> Iterator[None]:
     """Pass the matchers that are loaded inside the block through `finish`."""
     token = _finish.set(finish)
     try:

@@ -27,6 +27,7 @@ from limbeck.matchers.cross_attention import cross_attention, join_pairs
 from limbeck.matchers.cross_encoder_modules import modules_of
 from limbeck.matchers.dual_pooling import APART, DOCUMENT, QUERY, DualPooling
 from limbeck.matchers.folder_checks import read_settings
+from limbeck.matchers.joined_pairs import JoinedPairs, joined_pairs
 from limbeck.matchers.own_modules import load_own_modules
 from limbeck.matchers.pair_tokens import OF_TEXT, own_lengths, refuse_other_lengths, tokenise_apart
 from limbeck.matchers.quiet import quiet
@@ -111,6 +112,7 @@ class CrossEncoder(Matcher):
         self.model = model
         self.shows = self._shows()
         self._apart: tuple[int, int] | None = None  # see `read_apart`
+        self._joined_pairs: tuple[Any, JoinedPairs | None] | None = None  # see `_shared`
 
     def _shows(self) -> frozenset[str]:
         """The output of its pooling besides scores: proxies of both texts, one embedding of the pair, or nothing."""
@@ -220,10 +222,23 @@ class CrossEncoder(Matcher):
             return np.zeros(0, dtype=np.float32)
         joined = [(pair[0], self._joined(pair[1:])) for pair in pairs]
 
+        shared, budget = self._shared() if len(pairs) > 1 else None, batch_size * USUAL
+
         def prepare(block: list[tuple[str, str]]) -> Chunks:
-            return prepare_chunks(block, self._preprocess, budget=batch_size * USUAL)
+            if shared is not None:
+                return shared.chunks(block, budget)
+            return prepare_chunks(block, self._preprocess, budget=budget)
 
         return torch.cat(list(inferred(self, joined, prepare, self._run, "Scoring pairs"))).numpy()
+
+    def _shared(self) -> JoinedPairs | None:
+        """Pairs of texts that are tokenised once, if the model makes pairs in the usual way at its present length."""
+        first: Any = self.model[0]
+        tokenizer = first.tokenizer
+        key = (id(tokenizer), len(tokenizer), first.max_seq_length, tokenizer.truncation_side, self._prompt())
+        if self._joined_pairs is None or self._joined_pairs[0] != key:
+            self._joined_pairs = key, joined_pairs(tokenizer, first.max_seq_length, self._preprocess)
+        return self._joined_pairs[1]
 
     @classmethod
     def build(cls, config: Any, local: Any) -> CrossEncoder:

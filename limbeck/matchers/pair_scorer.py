@@ -42,6 +42,26 @@ class PairScorer:
         self.interaction, self.stores = interaction, stores
         self.batch = batch
         self._known: dict[int, tuple[np.ndarray, Prepared, np.ndarray | None]] = {}
+        self._kept: list[tuple[np.ndarray, np.ndarray, Prepared]] | None = None  # see `keep`
+
+    @torch.inference_mode()
+    def keep(self, rows: Sequence[np.ndarray]) -> bool:
+        """Prepare the texts of all positions now, for every later call, if they fit into `PREPARED` bytes; later calls
+        may name no others. Texts with different numbers of tokens are prepared in each call: they would be padded to
+        the longest of all.
+        """
+        sizes = [self._bytes_of_a_text(each, position) for position, each in enumerate(rows)]
+        if sum(size * len(each) for size, each in zip(sizes, rows, strict=True)) > PREPARED:
+            return False
+        kept = []
+        for position, each in enumerate(rows):
+            prepared, lengths = self._prepare(each, position)
+            if lengths is not None:
+                return False
+            order = np.argsort(each)
+            kept.append((each[order], order, prepared))
+        self._kept = kept
+        return True
 
     @torch.inference_mode()
     def score(self, rows: np.ndarray) -> np.ndarray:
@@ -50,6 +70,8 @@ class PairScorer:
             return np.zeros((0, self.interaction.outputs), dtype=np.float32)
         found = [_by_appearance(column) for column in rows.T]
         places = [place for _, place in found]
+        if self._kept is not None:
+            return self._score_kept(self._kept, found)
         sizes = [self._bytes_of_a_text(distinct, position) for position, (distinct, _) in enumerate(found)]
         room = PREPARED // len(sizes)
         tiles = [place // max(1, room // size) for place, size in zip(places, sizes, strict=True)]
@@ -71,6 +93,21 @@ class PairScorer:
             placed = [(prepared, torch.from_numpy(where).to(prepared[0].device)) for prepared, where in texts]
             blocks = [self._score_batch(placed, slice(at, at + batch)) for at in range(0, len(tile), batch)]
             scores[tile] = torch.cat(blocks).float().cpu().numpy()
+        return scores
+
+    def _score_kept(
+        self, kept: list[tuple[np.ndarray, np.ndarray, Prepared]], found: list[tuple[np.ndarray, np.ndarray]]
+    ) -> np.ndarray:
+        """All pairs in one tile, by the rows of texts that are prepared already."""
+        order = np.lexsort([place for _, place in reversed(found)])
+        placed = []
+        for (rows, places, prepared), (distinct, place) in zip(kept, found, strict=True):
+            own = places[np.searchsorted(rows, distinct)]
+            placed.append((prepared, torch.from_numpy(own[place[order]]).to(prepared[0].device)))
+        batch = self.batch or BATCHES[1]
+        blocks = [self._score_batch(placed, slice(at, at + batch)) for at in range(0, len(order), batch)]
+        scores = np.empty((len(order), self.interaction.outputs), dtype=np.float32)
+        scores[order] = torch.cat(blocks).float().cpu().numpy()
         return scores
 
     def _prepared(self, rows: np.ndarray, position: int) -> tuple[Prepared, np.ndarray | None]:

@@ -77,7 +77,7 @@ def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> s
 def runtimes_section(rows: Sequence[RuntimeRow], measured_on: str) -> str:
     """What `limbeck runtimes` found."""
     lines = [
-        [row.runtime, f"{row.threads}", three_digits(row.single_ms), f"{row.per_second:,.0f}", f"{row.quality:.4f}"]
+        [row.runtime, f"{row.threads}", three_digits(row.single_ms), f"{row.per_second:,.0f}", f"{row.closeness:.4f}"]
         for row in rows
     ]
     table = markdown_table(["runtime", "threads", "ms per query", "texts/s in batches", "near to torch"], lines)

@@ -1,11 +1,13 @@
 """The fastest runtime that keeps the quality, by a measurement on this machine that is made once and remembered.
 
 `runtimes/` in the cache folder keeps it, under the model's identity, the processor's name, the number of threads and
-the versions of all libraries; it can be deleted at any time.
+the versions of all libraries, once for the data that were measured on and once for all others; it can be deleted at
+any time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +22,9 @@ from limbeck.files import digest
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
 from limbeck.progress import say
-from limbeck.runtimes.choice import installed_runtimes, measured_source
+from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, measured_source, texts_to_run
+from limbeck.runtimes.gate import Gate, lost
+from limbeck.runtimes.job_size import LONG
 from limbeck.runtimes.measure import Measured, measure
 from limbeck.runtimes.processor import processor_name
 from limbeck.runtimes.sample import Sample, sample_of
@@ -28,7 +32,6 @@ from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.stores.manifest import canonical
 
-GATE = 0.99  # the least mean cosine, or correlation, to torch's outputs
 LIBRARIES = ("torch", "transformers", "onnxruntime", "openvino")
 
 
@@ -39,25 +42,75 @@ class Choice:
     single: str
     batch: str
     source: str
+    judged: str | None  # which queries gave nDCG@10
+    tried: tuple[str, ...]  # the runtimes that were measured, or could not run the model
     rows: tuple[Measured, ...]
 
     @classmethod
-    def of(cls, rows: list[Measured], source: str, gate: float = GATE) -> Choice:
-        """The fastest of the runtimes at or above the gate, at the largest number of threads that was measured."""
-        most = max(row.threads for row in rows)
-        good = [row for row in rows if row.threads == most and (row.quality >= gate or row.runtime == TORCH)]
+    def of(
+        cls, rows: Sequence[Measured], source: str, judged: str | None = None, tried: Sequence[str] = RUNTIMES
+    ) -> Choice:
+        """The fastest of the runtimes that pass the gate, at the largest number of threads that was measured."""
+        most, exact = max(row.threads for row in rows), _exact(rows)
+        good = [row for row in rows if row.threads == most and keeps_quality(row, exact)]
         single = min(good, key=lambda row: row.single_ms).runtime
-        return cls(single, max(good, key=lambda row: row.per_second).runtime, source, tuple(rows))
+        batch = max(good, key=lambda row: row.per_second).runtime
+        return cls(single, batch, source, judged, tuple(tried), tuple(rows))
+
+    def among(self, runtimes: Sequence[str]) -> Choice:
+        """The choice if there were no other runtimes than these."""
+        rows = [row for row in self.rows if row.runtime in runtimes]
+        return Choice.of(rows, self.source, self.judged, self.tried)
+
+    def lost(self, row: Measured) -> float | None:
+        """The share of torch's nDCG@10 that a runtime loses."""
+        return lost(row.ndcg, _exact(self.rows))
+
+    def keeps(self, row: Measured) -> bool:
+        """Whether a runtime passes the gate."""
+        return keeps_quality(row, _exact(self.rows))
+
+
+def _exact(rows: Sequence[Measured]) -> float | None:
+    """The nDCG@10 of torch."""
+    return next((row.ndcg for row in rows if row.runtime == TORCH), None)
+
+
+def keeps_quality(row: Measured, exact: float | None) -> bool:
+    return row.runtime == TORCH or Gate().passes(row.closeness, lost(row.ndcg, exact))
 
 
 def use_best(matcher: Matcher, single: bool) -> Matcher:
     """Run the matcher in the best runtime for single texts, or for batches; measured now if nothing is remembered of
-    it. On a GPU, in bfloat16 or without a transformer it stays in torch.
+    it on these data. On a GPU, in bfloat16 or without a transformer it stays in torch.
     """
-    if matcher.bf16 or matcher.device.type != "cpu" or not encoders(matcher):
+    if not _can_choose(matcher):
         return matcher
-    choice = remembered(matcher) or choose(matcher, _sample(), [torch.get_num_threads()])
+    found = remembered(matcher, measured_source(), installed_runtimes())
+    choice = found or choose(matcher, _sample(), [torch.get_num_threads()])
     return use_runtime(matcher, choice.single if single else choice.batch)
+
+
+def use_default(matcher: Matcher, single: bool) -> Matcher:
+    """Run the matcher in the fastest float32 runtime, whose outputs may be stored with torch's.
+
+    A long job measures if nothing is remembered. A short one does not: measuring would take longer than the job.
+    """
+    runtimes = [runtime for runtime in installed_runtimes() if runtime in FLOAT32]
+    if not _can_choose(matcher) or runtimes == [TORCH]:
+        return matcher
+    choice = remembered(matcher, None, runtimes)
+    can_remember = cache_directory("runtimes") is not None
+    if choice is None and not single and can_remember and texts_to_run() >= LONG:
+        choice = choose(matcher, _sample(), [torch.get_num_threads()], runtimes)
+    if choice is None:
+        return matcher
+    best = choice.among(runtimes)
+    return use_runtime(matcher, best.single if single else best.batch)
+
+
+def _can_choose(matcher: Matcher) -> bool:
+    return not matcher.bf16 and matcher.device.type == "cpu" and bool(encoders(matcher))
 
 
 def _sample() -> Sample:
@@ -69,34 +122,39 @@ def _sample() -> Sample:
     return sample_of()
 
 
-def choose(matcher: Matcher, sample: Sample, threads: list[int]) -> Choice:
-    """Measure all runtimes on a sample, and remember the best."""
-    before = matcher.runtime
+def choose(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequence[str] | None = None) -> Choice:
+    """Measure runtimes, by default all that are installed, on a sample, and remember the best."""
+    before, tried = matcher.runtime, list(runtimes or installed_runtimes())
     use_torch(matcher)
-    say(f"measuring {', '.join(installed_runtimes())} on texts of {sample.source}")
-    choice = Choice.of(measure(matcher, sample, threads), sample.source)
-    place = _place(matcher, max(threads))
-    if place is not None:
-        write_sealed(place, {**asdict(choice), "rows": [asdict(row) for row in choice.rows]})
+    say(f"measuring {', '.join(tried)} on texts of {sample.source}")
+    rows = measure(matcher, sample, threads, tried)
+    judged = str(sample.judged) if any(row.ndcg is not None for row in rows) else None
+    choice = Choice.of(rows, sample.source, judged, tried)
+    for source in (sample.source, measured_source(), None):
+        place = _place(matcher, max(threads), source)
+        if place is not None:
+            write_sealed(place, {**asdict(choice), "rows": [asdict(row) for row in choice.rows]})
     use_runtime(matcher, before)
     return choice
 
 
-def remembered(matcher: Matcher) -> Choice | None:
-    """What was measured before, for this model on this processor and as many threads."""
-    place = _place(matcher, torch.get_num_threads())
+def remembered(matcher: Matcher, source: str | None, runtimes: Sequence[str]) -> Choice | None:
+    """What was measured before, for this model on this processor and as many threads; None unless all of these runtimes
+    were tried, on these data (or, without a source, on any).
+    """
+    place = _place(matcher, torch.get_num_threads(), source)
     record = read_if_whole(place) if place is not None else None
     if record is None:
         return None
     try:
         rows = tuple(Measured(**row) for row in record["rows"])
-        choice = Choice(record["single"], record["batch"], record["source"], rows)
-    except (KeyError, TypeError):  # another version's
+        choice = Choice.of(rows, record["source"], record["judged"], record["tried"])
+    except (KeyError, TypeError, ValueError):  # another version's
         return None
-    return choice if {choice.single, choice.batch} <= set(installed_runtimes()) else None
+    return choice if set(runtimes) <= set(choice.tried) else None
 
 
-def _place(matcher: Matcher, threads: int) -> Path | None:
+def _place(matcher: Matcher, threads: int, source: str | None = None) -> Path | None:
     folder = cache_directory("runtimes")
     if folder is None:
         return None
@@ -106,6 +164,7 @@ def _place(matcher: Matcher, threads: int) -> Path | None:
         "processor": processor_name(),
         "threads": threads,
         "versions": [_version(name) for name in LIBRARIES],
+        "data": str(Path(source).resolve()) if source is not None and Path(source).exists() else source,
     }
     return folder / f"{digest(canonical(key))}.json"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ PACKAGES = {  # what each runtime needs to run a graph and, last, to make one; a
     "openvino": (("openvino", "onnxruntime", "onnx"), "openvino"),
 }
 RUNTIMES = tuple(PACKAGES)
+FLOAT32 = ("torch", "onnx", "openvino")  # the same numbers to 1e-4, so the same identity of what is stored
 
 
 def missing_package(runtime: str, only_run: bool = False) -> str | None:
@@ -48,40 +49,60 @@ def installed_runtimes() -> list[str]:
     return [name for name in RUNTIMES if missing_package(name) is None]
 
 
-_texts: ContextVar[str | None] = ContextVar("limbeck_measured_texts", default=None)
+Texts = Callable[[], int]
+_job: ContextVar[tuple[str | None, Texts]] = ContextVar("limbeck_job", default=(None, lambda: 0))
+_asked: ContextVar[bool] = ContextVar("limbeck_runtime_asked", default=False)
 
 
 @contextmanager
-def measuring_on(source: object) -> Iterator[None]:
-    """Let `auto` measure on texts of this data set inside the block; what is not the name of one is ignored."""
-    token = _texts.set(str(source) if isinstance(source, str | Path) else None)
+def measuring_on(source: object, texts: Texts = lambda: 0) -> Iterator[None]:
+    """Let models measure on texts of this data set inside the block; what is not the name of one is ignored. `texts`
+    says how many texts or pairs will run, at least.
+    """
+    token = _job.set((str(source) if isinstance(source, str | Path) else None, texts))
     try:
         yield
     finally:
-        _texts.reset(token)
+        _job.reset(token)
 
 
 def measured_source() -> str | None:
-    """The data set that `auto` shall measure on, if there is one."""
-    return _texts.get()
+    """The data set that is measured on, if there is one."""
+    return _job.get()[0]
+
+
+def texts_to_run() -> int:
+    """How many texts or pairs will run, as far as that is known."""
+    try:
+        return _job.get()[1]()
+    except (LimbeckError, OSError):  # the command itself will say what is wrong with its data
+        return 0
 
 
 @contextmanager
 def using_runtime(name: str | None, single: bool = False) -> Iterator[None]:
-    """Run the models that are loaded inside the block in a runtime; None leaves the choice as it is.
+    """Run the models that are loaded inside the block in a runtime; `single` if they run one text at a time.
 
-    `auto` means what is fastest for batches, or with `single` for one text at a time.
+    `auto` is the fastest that keeps the quality. None is what a block around this one asks for, or else the fastest
+    float32 runtime, as far as it is known or worth measuring (`auto.use_default`).
     """
-    if name is None:
+    if name is None and _asked.get():
         yield
         return
-    require_runtime(name)
+    if name is not None:
+        require_runtime(name)
 
     def finish(matcher: Matcher) -> Matcher:
-        from limbeck.runtimes.auto import use_best
+        from limbeck.runtimes.auto import use_best, use_default
         from limbeck.runtimes.use import use_runtime
 
+        if name is None:
+            return use_default(matcher, single)
         return use_best(matcher, single) if name == AUTO else use_runtime(matcher, name)
 
-    with after_loading(finish):
-        yield
+    token = _asked.set(True)
+    try:
+        with after_loading(finish):
+            yield
+    finally:
+        _asked.reset(token)

@@ -1,4 +1,7 @@
-"""Write a dual encoder as a folder that runs without torch, in the layout of sentence-transformers' ONNX backend."""
+"""Write a model as a folder that runs without torch: dual encoders with one or two towers, ColBERT, cross-encoders.
+
+A dual encoder with one tower is in the layout of sentence-transformers' ONNX backend.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,17 @@ from safetensors.numpy import save_file
 
 from limbeck.errors import LimbeckError
 from limbeck.file_list import NAME, write_list
-from limbeck.files import directory_atomically, require_empty_or_absent, write_json
+from limbeck.files import directory_atomically, read_json, require_empty_or_absent, write_json
 from limbeck.matchers import load
-from limbeck.matchers.base import Matcher
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.device_choice import using_device
-from limbeck.runtimes.auto import GATE
-from limbeck.runtimes.exported import FACTS, FORMAT, GRAPH, TAIL, Exported
-from limbeck.runtimes.inputs import Signature
-from limbeck.runtimes.measure import closeness
+from limbeck.matchers.encoding_matcher import encodes_apart
+from limbeck.runtimes.export_routes import Parts, parts_of
+from limbeck.runtimes.exported import FACTS, FORMAT, GRAPH, PAIR, SIMILARITIES, TAIL, TOKENIZER, Exported
+from limbeck.runtimes.gate import Gate, lost
+from limbeck.runtimes.measure import closeness, judged_quality
 from limbeck.runtimes.sample import Sample
-from limbeck.runtimes.single import ShortWay
-from limbeck.runtimes.use import use_runtime
+from limbeck.stores.ragged import Ragged
 
 PORTABLE_BITS = 7  # of 8-bit weights: the folder may be used on a processor without exact sums
 FLOAT32 = 0.9999  # the least mean cosine of an exported float32 model
@@ -31,79 +33,121 @@ FLOAT32 = 0.9999  # the least mean cosine of an exported float32 model
 
 @dataclass(frozen=True)
 class Written:
-    """An exported folder: its runtime, the mean cosine of its vectors to the original's, and its bytes."""
+    """An exported folder: its runtime, its bytes, and how near it is to the original on texts of `source`."""
 
     folder: Path
     runtime: str
-    cosine: float
-    source: str
     bytes: int
+    source: str
+    cosine: float  # the mean, of its vectors to the original's; a cross-encoder's correlation of scores
+    judged: str | None = None  # which queries gave nDCG@10
+    ndcg: float | None = None
+    exact_ndcg: float | None = None  # of the original
+
+    @property
+    def lost(self) -> float | None:
+        """The share of nDCG@10 that is lost."""
+        return lost(self.ndcg, self.exact_ndcg)
 
 
-def export_model(model: str | Path, out: str | Path, sample: Sample, int8: bool = False, gate: float = GATE) -> Written:
-    """Export a model to the folder `out`; refused, and nothing written, where vectors fall below the gate."""
+def export_model(
+    model: str | Path, out: str | Path, sample: Sample, int8: bool = False, gate: Gate | None = None
+) -> Written:
+    """Export a model to the folder `out`; refused, and nothing written, where it fails the gate."""
     folder, runtime = Path(out).expanduser(), "int8" if int8 else "onnx"
     require_empty_or_absent(folder, "name a folder that does not exist")
     with using_device("cpu"):
         matcher = load(model)
-    ways = _ways(matcher, runtime, str(model))
-    use_runtime(matcher, "torch")
-    exact = _vectors(matcher, sample)
+    if matcher.texts != 2:
+        raise LimbeckError(
+            f"{model}: cannot be exported: it reads {matcher.texts} texts; use --runtime {runtime} instead"
+        )
+    parts = parts_of(matcher, runtime, PORTABLE_BITS, str(model))
+    exact, exact_ndcg = _outputs(matcher, sample), judged_quality(matcher, sample)
     with directory_atomically(folder) as place:
-        matcher.save_pretrained(place)
-        for file in (*place.glob("*.safetensors"), place / NAME):
-            file.unlink(missing_ok=True)  # the graph has the transformer's weights
-        _write(place, matcher, ways, runtime)
+        _write(place, matcher, parts, runtime)
         found = Exported.load(place, torch.get_num_threads())
-        cosine = closeness(_vectors(found, sample), exact)
-        least = gate if int8 else FLOAT32
-        if not cosine >= least:
-            problem = f"mean cosine {cosine:.4f} to the original on texts of {sample.source}, below {least:g}"
-            accepted = f"leave out --int8, or accept it with --gate {np.floor(cosine * 1000) / 1000:g}"
-            remedy = accepted if int8 else "use --runtime torch instead"
-            raise LimbeckError(f"{model}: {problem}; {remedy}")
+        mine = _outputs(found, sample)
+        near = closeness(mine, exact) if mine.shape == exact.shape else 0.0
+        ndcg = judged_quality(found, sample) if exact_ndcg is not None else None
         size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
-    return Written(folder, runtime, cosine, sample.source, size)
+        judged = str(sample.judged) if ndcg is not None else None
+        done = Written(folder, runtime, size, sample.source, near, judged, ndcg, exact_ndcg)
+        _require_quality(done, str(model), (gate or Gate()) if int8 else Gate(FLOAT32, None))
+    return done
 
 
-def _ways(matcher: Any, runtime: str, name: str) -> dict[str, ShortWay]:
-    """What each side does with a text, in the runtime; refused for models that are more than that."""
-    use_runtime(matcher, runtime)
-    towers = [part for part in matcher.modules() if getattr(part, "single", None)]
-    ways: dict[str, Any] = towers[0].single if towers else {}
-    if matcher.runtime != runtime or set(ways) != set(SIDES):
-        problem = f"this {matcher.kind} cannot be exported: it is more than one transformer, pooling and linear maps"
-        raise LimbeckError(f"{name}: {problem}; use --runtime {runtime} instead")
-    query, document = (ways[side] for side in SIDES)
-    if query.part is not document.part:
-        raise LimbeckError(f"{name}: queries and documents have separate towers; use --runtime {runtime} instead")
-    return ways
+def _require_quality(done: Written, model: str, gate: Gate) -> None:
+    """Refuse what fails the gate, with the limit that would accept it."""
+    if gate.passes(done.cosine, done.lost):
+        return
+    if done.lost is None or gate.loss is None:
+        problem = f"closeness {done.cosine:.4f} to the original on texts of {done.source}, below {gate.closeness:g}"
+        accepted = f"--gate {np.floor(done.cosine * 1000) / 1000:g}"
+    else:
+        values = f"nDCG@10 {done.ndcg:.4f}, and {done.exact_ndcg:.4f} of the original, on {done.judged}"
+        problem = f"{values} of {done.source}: {done.lost:.1%} lost, more than {gate.loss:.1%}"
+        accepted = f"--max-loss {np.ceil(done.lost * 1000) / 10:g}"
+    remedy = f"leave out --int8, or accept it with {accepted}" if done.runtime == "int8" else "use --runtime torch"
+    raise LimbeckError(f"{model}: {problem}; {remedy}")
 
 
-def _write(place: Path, matcher: Matcher, ways: dict[str, ShortWay], runtime: str) -> None:
-    way = ways["query"]
-    given = way.tokens("a")
-    encoder: Any = way.run.__self__
+def _write(place: Path, matcher: Any, parts: Parts, runtime: str) -> None:
+    matcher.save_pretrained(place)
+    (place / NAME).unlink()
+    _drop_transformers(place)
     (place / GRAPH).parent.mkdir()
-    (place / GRAPH).write_bytes(encoder.graph(Signature.of(given, encoder.pooled), PORTABLE_BITS))
-    way.tokenizer.no_truncation()
-    way.tokenizer.save(str(place / "tokenizer.json"))
-    weights = {f"{at}.{name}": value for at, step in enumerate(way.steps) for name, value in step.weights.items()}
-    save_file({"format": np.array([FORMAT]), **weights}, place / TAIL)
-    lengths = {side: each.longest for side, each in ways.items()}
+    weights, encoders = {"format": np.array([FORMAT])}, []
+    for at, part in enumerate(parts.parts):
+        told: dict[str, Any] = {"tokenizer": TOKENIZER if at == 0 else f"tokenizer-{SIDES[at]}.json"}
+        part.tokenizer.save(str(place / told["tokenizer"]))
+        if part.graph is not None:
+            told |= {"graph": GRAPH if at == 0 else f"onnx/{SIDES[at]}.onnx", "padding": part.padding}
+            (place / told["graph"]).write_bytes(part.graph)
+        elif part.table is not None:
+            told["table"] = f"table.{at}"
+            weights[told["table"]] = part.table
+        encoders.append(told)
+    routes = {}
+    for side, route in parts.routes.items():
+        steps = route["steps"]
+        weights |= {
+            f"{side}.{at}.{name}": value for at, step in enumerate(steps) for name, value in step.weights.items()
+        }
+        routes[side] = {**route, "steps": [{"kind": step.kind, "settings": step.settings} for step in steps]}
+    save_file(weights, place / TAIL)
+    similarity = matcher.interaction.name if encodes_apart(matcher) else None
     facts = {
         "format": FORMAT,
         "runtime": runtime,
         "dim": matcher.embedding_dim,
-        "lengths": lengths,
-        "prompts": {side: each.prompt for side, each in ways.items()},
-        "padding": int(way.part.tokenizer.pad_token_id or 0),
-        "truncation_side": way.part.tokenizer.truncation_side,
-        "steps": [{"kind": step.kind, "settings": step.settings} for step in way.steps],
+        "tokens": encodes_apart(matcher) and matcher.encoding(0).tokens == "ragged",
+        "similarity": similarity,
+        "outputs": matcher.outputs if similarity is None or similarity in SIMILARITIES else 0,
+        "encoders": encoders,
+        "routes": routes,
     }
     write_json(place / FACTS, facts)
     write_list(place)
 
 
-def _vectors(model: Any, sample: Sample) -> np.ndarray:
-    return np.concatenate([model.encode_query(sample.queries), model.encode_document(sample.documents)])
+def _drop_transformers(place: Path) -> None:
+    """Remove the weights that graphs have: those beside a transformer's config, and a static encoder's table."""
+    for config in place.rglob("config.json"):
+        if "model_type" in read_json(config):
+            for file in config.parent.glob("*.safetensors"):
+                file.unlink()
+
+
+def _outputs(model: Any, sample: Sample) -> np.ndarray:
+    """What is compared: vectors of texts, or of their tokens, one below the other; scores of a cross-encoder."""
+    apart = PAIR not in model.routes if isinstance(model, Exported) else encodes_apart(model)
+    if not apart:
+        return np.asarray(model.score(sample.pairs()))
+    return np.concatenate([_flat(model.encode_query(sample.queries)), _flat(model.encode_document(sample.documents))])
+
+
+def _flat(encoded: Any) -> np.ndarray:
+    if isinstance(encoded, Ragged):
+        return np.asarray(encoded.vectors)
+    return np.concatenate(encoded) if isinstance(encoded, list) else np.asarray(encoded)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 AXES = {2: {0: "texts", 1: "tokens"}, 4: {0: "texts", 2: "tokens", 3: "tokens"}}  # that vary, by number of dimensions
-STATES, POOLED = "last_hidden_state", "pooler_output"  # outputs, by the names that transformers has for them
+STATES, POOLED, LOGITS = "last_hidden_state", "pooler_output", "logits"  # outputs, by their names in transformers
 KNOWN = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 MOST = 48  # tokens of a made-up text
 
@@ -21,14 +21,17 @@ class CannotExport(Exception):
 
 @dataclass(frozen=True)
 class Signature:
-    """The inputs that a transformer is called with, and whether its caller reads its pooled output too."""
+    """The inputs that a transformer is called with, and whether its caller reads its pooled output too, or, of one with
+    a classifier, only its logits.
+    """
 
     inputs: tuple[tuple[str, int], ...]  # name, number of dimensions
     pooled: bool = False
+    logits: bool = False
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], pooled: bool) -> Signature:
-        return cls(tuple(sorted((name, value.ndim) for name, value in given.items())), pooled)
+    def of(cls, given: Mapping[str, Any], pooled: bool, logits: bool = False) -> Signature:
+        return cls(tuple(sorted((name, value.ndim) for name, value in given.items())), pooled, logits)
 
     @property
     def names(self) -> list[str]:
@@ -36,13 +39,14 @@ class Signature:
 
     @property
     def outputs(self) -> list[str]:
-        return [STATES, *([POOLED] if self.pooled else [])]
+        return [LOGITS] if self.logits else [STATES, *([POOLED] if self.pooled else [])]
 
     @property
     def axes(self) -> dict[str, dict[int, str]]:
         """The dimensions of inputs and outputs that vary from call to call."""
         found = {name: AXES[dims] for name, dims in self.inputs}
-        return {**found, STATES: AXES[2], **({POOLED: {0: "texts"}} if self.pooled else {})}
+        rows = {name: {0: "texts"} for name in self.outputs if name != STATES}
+        return {**found, **rows, **({STATES: AXES[2]} if STATES in self.outputs else {})}
 
 
 def made_up(encoder: nn.Module, signature: Signature, texts: int, tokens: int, seed: int = 0) -> dict[str, Tensor]:

@@ -1,13 +1,14 @@
 """How fast a matcher is in each runtime, and how near its outputs stay to torch's.
 
-Single texts and batches are timed apart: what is best for one query need not be best for a corpus. Without labels,
-quality is the mean cosine of encodings to torch's, or the correlation of scores where nothing is encoded.
+Single texts and batches are timed apart: what is best for one query need not be best for a corpus. Closeness is the
+mean cosine of encodings to torch's, or the correlation of scores where nothing is encoded. With judged queries there is
+nDCG@10 too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import progress, reporting, say
-from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.choice import FLOAT32
 from limbeck.runtimes.sample import Sample
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.stores.ragged import Ragged
@@ -36,28 +37,43 @@ class Measured:
     threads: int
     single_ms: float  # one query, or one pair where nothing is encoded; the median
     per_second: float  # documents, or pairs, in batches
-    quality: float  # mean cosine, or correlation, to torch's float32
+    closeness: float  # mean cosine, or correlation, to torch's float32
+    ndcg: float | None = None  # nDCG@10 on judged queries of the sample
 
 
-def measure(matcher: Matcher, sample: Sample, threads: list[int]) -> list[Measured]:
-    """Every runtime that is installed and can run this matcher, on each number of threads. It ends in torch."""
+def measure(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequence[str]) -> list[Measured]:
+    """Every one of these runtimes that can run this matcher, on each number of threads. It ends in torch.
+
+    nDCG@10 is measured only if one of them is not float32: the others equal torch.
+    """
+    gated = sample.judged is not None and not set(runtimes) <= set(FLOAT32)
     single, batch, items, many = _work(matcher, sample)
     rows: list[Measured] = []
-    with progress("Measuring runtimes", len(installed_runtimes()) * len(threads)) as advance:
+    with progress("Measuring runtimes", len(runtimes) * len(threads)) as advance:
         with reporting(None):
             exact = batch(many)
-        for runtime in installed_runtimes():
+        for runtime in runtimes:
             try:
                 use_runtime(matcher, runtime)
             except LimbeckError as error:  # its outputs are not torch's
                 say(str(error))
-            for count in threads if matcher.runtime == runtime else ():
-                with reporting(None), on_threads(count):
-                    quality = 1.0 if runtime == TORCH else closeness(batch(many), exact)
-                    rows.append(Measured(runtime, count, _median_ms(single, items), _per_second(batch, many), quality))
+            if matcher.runtime == runtime:
+                with reporting(None):
+                    near = 1.0 if runtime == TORCH else closeness(batch(many), exact)
+                    gain = judged_quality(matcher, sample) if gated else None
+                    for count in threads:
+                        with on_threads(count):
+                            speed = _median_ms(single, items), _per_second(batch, many)
+                        rows.append(Measured(runtime, count, *speed, near, gain))
             use_torch(matcher)
             advance(len(threads))
     return rows
+
+
+def judged_quality(matcher: Any, sample: Sample) -> float | None:
+    """nDCG@10 on the sample's judged queries; None without them, and for a matcher that does not rank documents."""
+    ranks = sample.judged is not None and matcher.texts == 2 and matcher.outputs == 1
+    return sample.judged.ndcg(matcher.score) if ranks else None  # type: ignore[union-attr]
 
 
 def _work(matcher: Matcher, sample: Sample) -> tuple[Callable[[Any], Any], Callable[[Any], Any], list[Any], list[Any]]:

@@ -12,6 +12,7 @@ from limbeck.data import load
 from limbeck.data.by_kind import by_kind
 from limbeck.data.dataset import PairData, RankingData
 from limbeck.errors import LimbeckError
+from limbeck.runtimes.judged import Judged, judged_of
 
 QUERIES, DOCUMENTS = 24, 96
 T = TypeVar("T")
@@ -20,11 +21,12 @@ BUILT_IN = "pydocs"  # docstrings of this Python: they need no download
 
 @dataclass(frozen=True)
 class Sample:
-    """Queries and documents, and where they are from."""
+    """Queries and documents, where they are from, and judged queries of the same set if there are any."""
 
     queries: list[str]
     documents: list[str]
     source: str
+    judged: Judged | None = None
 
     def pairs(self, texts: int = 2) -> list[tuple[str, ...]]:
         """Every document with a query, in turns; as many texts as a matcher reads together."""
@@ -33,12 +35,17 @@ class Sample:
         return [(self.queries[at % len(self.queries)], *row) for at, row in enumerate(rows)]
 
 
-def sample_of(source: str = BUILT_IN) -> Sample:
-    """Queries and documents of a ranking set, or first and second texts of a pair set, spread over all of it."""
-    queries, documents = by_kind(load(source), _of_ranking, _of_pairs)
+def sample_of(source: str | None = None) -> Sample:
+    """Queries and documents of a ranking set, or first and second texts of a pair set, spread over all of it.
+
+    Judged queries are drawn only from data that somebody named: the labels of built-in texts say little of others.
+    """
+    data = load(source or BUILT_IN)
+    queries, documents = by_kind(data, _of_ranking, _of_pairs)
     if not queries or not documents:
         raise LimbeckError(f"{source}: has no queries or no documents to measure on; give another data set")
-    return Sample(queries, documents, source)
+    judged = by_kind(data, judged_of, lambda _: None) if source is not None else None
+    return Sample(queries, documents, source or BUILT_IN, judged)
 
 
 def _of_ranking(data: RankingData) -> tuple[list[str], list[str]]:

@@ -1,6 +1,7 @@
 """What comes behind the transformer of a text, in numpy: pooling, projections, normalisation. It needs no torch.
 
-A text's states have no padding, so every token counts. The numbers are those of sentence-transformers' modules.
+A text's states have no padding, so every token counts. The numbers are those of sentence-transformers' modules. All
+steps but the pooling take one vector [width], or the vectors of all tokens [tokens, width].
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Step:
 
 
 def pooled(states: np.ndarray, steps: Sequence[Step]) -> np.ndarray:
-    """The vector [dim] of a text's states [tokens, width]."""
+    """The vector [dim] of a text's states [tokens, width]; without a pooling, vectors of its tokens."""
     for step in steps:
         states = step.apply(states)
     return states
@@ -49,18 +50,18 @@ def _pooling(states: np.ndarray, settings: Settings, weights: Weights) -> np.nda
 
 
 def _dense(vector: np.ndarray, settings: Settings, weights: Weights) -> np.ndarray:
-    product = weights["weight"] @ vector
+    product = vector @ weights["weight"].T
     return ACTIVATIONS[settings["activation"]](product + weights["bias"] if "bias" in weights else product)
 
 
 def _layer_norm(vector: np.ndarray, settings: Settings, weights: Weights) -> np.ndarray:
-    centred = vector - vector.mean()
-    spread = np.sqrt((centred**2).mean() + np.float32(settings["eps"]))
+    centred = vector - vector.mean(axis=-1, keepdims=True)
+    spread = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + np.float32(settings["eps"]))
     return centred / spread * weights["weight"] + weights["bias"]
 
 
 def _normalize(vector: np.ndarray, settings: Settings, weights: Weights) -> np.ndarray:
-    return vector / np.float32(max(float(np.linalg.norm(vector)), 1e-12))
+    return vector / np.maximum(np.linalg.norm(vector, axis=-1, keepdims=True), np.float32(1e-12))
 
 
 STEPS: dict[str, Callable[[np.ndarray, Settings, Weights], np.ndarray]] = {

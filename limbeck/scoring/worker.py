@@ -41,6 +41,15 @@ def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
+def named_rows(folder: Path, position: int) -> np.ndarray:
+    """The rows in a store of all texts that occur in pairs, in the order of the user's texts: so what is computed
+    together, and with it the last digit of a score, does not depend on the store's order.
+    """
+    rows = np.asarray(mapped_rows(folder / WORK / f"rows-{position}.npy"))
+    named = rows[rows >= 0]
+    return named[np.sort(np.unique(named, return_index=True)[1])]
+
+
 class Worker:
     """Scores shards of one job, in any process or machine that sees its folder."""
 
@@ -58,6 +67,8 @@ class Worker:
         stores = [EncodingStore.read(self.folder / place) for place in self.plan.stores]
         head = load_head(self.folder / HEAD).to(chosen_device(self.device))
         scorer = PairScorer(running(head, self.plan.head), stores, self.plan.batch)
+        if self.plan.shards > 1:  # otherwise the texts would be prepared again for each shard
+            scorer.keep([named_rows(self.folder, position) for position in range(len(stores))])
         return lambda rows: scorer.score(store_rows(self.folder, rows))
 
     def _of_whole_model(self) -> Callable[[np.ndarray], np.ndarray]:

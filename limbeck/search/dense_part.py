@@ -11,6 +11,7 @@ import numpy as np
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import digest
+from limbeck.matchers.after_loading import after_loading, asked_finish
 from limbeck.progress import progress
 from limbeck.search.exact import comparable
 from limbeck.search.manifest import DenseFacts, Segment
@@ -38,6 +39,7 @@ class DensePart:
     ) -> None:
         self.path, self.facts, self._segments, self._collection = path, facts, segments, collection
         self._given = model
+        self._finish = asked_finish()  # the model is loaded later, when nobody asks for a runtime any more
         if model is not None:
             self._require_model(model, "the model that was given")
 
@@ -53,7 +55,8 @@ class DensePart:
         if not folder.is_dir():
             raise bad_input(folder, "is missing", remedy)
         try:
-            matcher = load(folder)
+            with after_loading(self._finish):
+                matcher = load(folder)
         except LimbeckError as error:
             raise bad_input(folder, f"is damaged ({error})", remedy) from error
         self._require_model(matcher, f"{self.path / 'model'}")

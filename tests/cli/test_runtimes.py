@@ -1,19 +1,30 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import limbeck as lb
 from limbeck.matchers import build, matcher_config
 from limbeck.runtimes import auto
 from limbeck.runtimes.auto import Choice
+from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.job_size import listed_in, passages_in, ranked_in
 from limbeck.runtimes.measure import Measured
 from limbeck.search.index import SearchIndex
 from limbeck.stores import ScoreStore
 from tests.cli.test_cli import assert_one_line_about
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured here would be the default of other tests."""
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -27,11 +38,14 @@ def models(tiny_bert: str, tmp_path: Path) -> dict[str, Path]:
 def test_the_table_has_every_runtime_and_the_choice(limbeck, models, beir):
     done = limbeck("runtimes", models["dual_encoder"], beir, "--threads", "1")
     assert done.code == 0, done
-    rows = {line.split()[0]: line.split() for line in done.out.splitlines() if len(line.split()) == 5}
+    rows = {line.split()[0]: line.split() for line in done.out.splitlines() if "kept" in line or "below" in line}
     assert {"torch", "onnx", "int8"} <= set(rows)
     assert rows["torch"][4] == "1.0000" and float(rows["onnx"][4]) > 0.9999 and float(rows["int8"][4]) > 0.9
+    assert rows["onnx"][5] == rows["torch"][5] and rows["onnx"][6:] == ["0.0%", "kept"]
+    assert "nDCG@10: 6 dev queries with 10 candidates each; a runtime may lose 0.5% of torch's" in done.out
     assert "--runtime auto: " in done.out
     found = json.loads(limbeck("runtimes", models["cross_encoder"], "--threads", "1", "--json").out)
+    assert found["judged"] is None and found["rows"][0]["ndcg"] is None  # labels of built-in texts do not count
     assert found["source"] == "pydocs" and {row["threads"] for row in found["rows"]} == {1}
     assert found["single"] in ("torch", "onnx", "int8", "openvino")
 
@@ -92,31 +106,117 @@ def test_pairs_are_scored_in_a_runtime_by_workers(limbeck, models, tmp_path):
     assert_one_line_about(refused, "contains another job", "choose another --out")
 
 
-def test_auto_uses_what_was_measured(limbeck, models, beir, tmp_path, monkeypatch):
-    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "cache"))
-    asked = []
+class Watched(NamedTuple):
+    asked: list[tuple[str, list[str]]]  # the data and the runtimes of each measurement
+    used: list[str]  # the runtimes that models were put in
 
-    def measured(matcher, sample, threads):
-        asked.append(sample.source)
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """Measurements take no time here: onnx is the fastest float32 runtime, int8 the fastest for single texts."""
+    seen = Watched([], [])
+
+    def measured(matcher, sample, threads, runtimes):
+        seen.asked.append((sample.source, list(runtimes)))
         fast = {"torch": (9.0, 10.0), "onnx": (3.0, 30.0), "int8": (1.0, 20.0)}
-        return [Measured(name, threads[-1], *speed, 0.995) for name, speed in fast.items()]
+        return [Measured(name, threads[-1], *fast[name], 0.995) for name in runtimes if name in fast]
 
     monkeypatch.setattr(auto, "measure", measured)
-    used = []
     use = auto.use_runtime
-    monkeypatch.setattr(auto, "use_runtime", lambda matcher, name: used.append(name) or use(matcher, name))
-    out = tmp_path / "index"
+    monkeypatch.setattr(auto, "use_runtime", lambda matcher, name: seen.used.append(name) or use(matcher, name))
+    return seen
+
+
+def test_auto_uses_what_was_measured(limbeck, models, beir, tmp_path, watched, monkeypatch):
+    out, every = tmp_path / "index", installed_runtimes()
     assert limbeck("index", models["dual_encoder"], beir, "--out", out, "--runtime", "auto").code == 0
-    assert asked == [str(beir)] and used[-1] == "onnx"  # the best in batches, on the texts at hand
+    assert watched.asked == [(str(beir), every)] and watched.used[-1] == "onnx"  # best in batches, on the texts at hand
     assert limbeck("search", out, "copy the file", "--runtime", "auto").code == 0
-    assert asked == [str(beir)] and used[-1] == "int8"  # the best for one query, without measuring again
+    assert len(watched.asked) == 1 and watched.used[-1] == "int8"  # the best for one query, without measuring again
+    assert limbeck("evaluate", models["dual_encoder"], beir, "--runtime", "auto").code == 0
+    assert len(watched.asked) == 1
+    other = tmp_path / "other"
+    shutil.copytree(beir, other)
+    assert limbeck("evaluate", models["dual_encoder"], other, "--runtime", "auto").code == 0
+    assert watched.asked[1:] == [(str(other), every)]  # other data may have other losses
     monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path / "another"))
     assert limbeck("search", out, "copy the file", "--runtime", "auto").code == 0
-    assert asked == [str(beir), "pydocs"]  # a search reads no data set
+    assert watched.asked[2:] == [("pydocs", every)]  # a search reads no data set
 
 
-def row(runtime: str, single: float, batch: float, quality: float, threads: int = 2) -> Measured:
-    return Measured(runtime, threads, single, batch, quality)
+def test_a_short_job_measures_nothing_by_default_and_runs_in_torch(limbeck, models, beir, tmp_path, watched):
+    assert limbeck("index", models["dual_encoder"], beir, "--out", tmp_path / "index").code == 0
+    assert limbeck("evaluate", models["dual_encoder"], beir).code == 0
+    assert limbeck("annotate", models["cross_encoder"], beir, "--out", tmp_path / "scores", "--depth", "3").code == 0
+    assert watched == Watched([], [])
+
+
+def test_a_long_job_measures_float32_runtimes_once_by_default(limbeck, models, beir, tmp_path, watched, monkeypatch):
+    monkeypatch.setattr(auto, "LONG", 60)  # documents of the set
+    float32 = [name for name in installed_runtimes() if name != "int8"]
+    out, model = tmp_path / "index", models["dual_encoder"]
+    assert limbeck("index", model, beir, "--out", out).code == 0
+    assert watched.asked == [(str(beir), float32)] and watched.used[-1] == "onnx"
+    assert SearchIndex.open(out).manifest.dense.computed is None  # torch may add to it
+    assert limbeck("evaluate", model, beir, "--depth", "3").code == 0  # 18 pairs, but the choice is known
+    assert len(watched.asked) == 1 and watched.used[-1] == "onnx"
+    assert limbeck("evaluate", model, beir, "--runtime", "auto").code == 0
+    assert watched.asked[1:] == [(str(beir), installed_runtimes())]  # 8 bits were not measured yet
+    assert limbeck("index", model, beir, "--out", tmp_path / "again").code == 0
+    assert len(watched.asked) == 2 and watched.used[-1] == "onnx"
+
+
+def test_one_query_runs_in_torch_and_many_in_what_is_known(limbeck, models, beir, tmp_path, watched):
+    out, queries = tmp_path / "index", tmp_path / "queries.jsonl"
+    queries.write_text('{"_id": "q", "text": "copy the file"}\n')
+    assert limbeck("index", models["dual_encoder"], beir, "--out", out, "--runtime", "auto").code == 0
+    del watched.used[:]
+    assert limbeck("search", out, "copy the file").code == 0
+    assert watched.used == []  # another runtime takes longer to open than a query takes
+    assert limbeck("search", out, "--queries", queries, "--run", tmp_path / "run.trec").code == 0
+    assert watched.used == ["onnx"]  # 8 bits are faster, and only for those who ask
+    index = lb.open_index(out)
+    exact = lb.load(models["dual_encoder"]).encode_query("copy the file")
+    assert np.abs(index.dense.matcher.encode_query("copy the file") - exact).max() < 1e-4
+    assert index.dense.matcher.runtime == "onnx" and len(watched.asked) == 1
+    assert lb.open_index(out, runtime="torch").dense.matcher.runtime == "torch"
+
+
+def test_a_job_is_as_long_as_what_it_runs(beir, tmp_path):
+    assert passages_in(beir) == 60
+    assert (ranked_in(beir, "dev", 5), ranked_in(beir, "all", 1), ranked_in(beir, "dev", 5, limit=2)) == (30, 30, 10)
+    assert ranked_in(beir, "train", 100) == 60  # each document is encoded once
+    assert ranked_in(beir, "no such split", 5) == 0
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("text_a,text_b,label\n" + "copy a file,sort a list,1\n" * 400)
+    assert listed_in(pairs, None, "pydocs") == 10  # 10,420 bytes
+    assert ranked_in(pairs, "train", 100, limit=7) == 7
+
+
+def test_what_eight_bits_cost_is_printed_with_a_verdict(limbeck, models, beir, tmp_path):
+    command = ("export", models["dual_encoder"], "--data", beir, "--int8", "--out")
+    done = limbeck(*command, tmp_path / "a", "--max-loss", "100")
+    assert done.code == 0 and "on 6 dev queries with 10 candidates each" in done.out, done
+    assert done.out.splitlines()[-1] == "the quality is above the limit you set"
+    plain = limbeck("export", models["dual_encoder"], "--data", beir, "--out", tmp_path / "b", "--json")
+    facts = json.loads(plain.out)
+    assert facts["ndcg@10"] == facts["ndcg@10 of the model"] > 0
+    assert_one_line_about(
+        limbeck(*command, tmp_path / "c", "--max-loss", "1", "--gate", "0.5"), "leave one of them out"
+    )
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("text_a,text_b,label\ncopy a file,sort a list,1\n")
+    refused = limbeck(
+        "export", models["dual_encoder"], "--data", pairs, "--int8", "--out", tmp_path / "d", "--max-loss", 1
+    )
+    assert_one_line_about(refused, "pairs.csv: has no judged queries", "--gate instead of --max-loss")
+    assert not (tmp_path / "c").exists() and not (tmp_path / "d").exists()
+
+
+def row(
+    runtime: str, single: float, batch: float, closeness: float, threads: int = 2, ndcg: float | None = None
+) -> Measured:
+    return Measured(runtime, threads, single, batch, closeness, ndcg)
 
 
 def test_the_choice_is_the_fastest_above_the_gate():
@@ -127,3 +227,11 @@ def test_the_choice_is_the_fastest_above_the_gate():
     rows.append(row("onnx", 1, 900, 1.0, threads=1))  # fewer threads than models will run on
     assert Choice.of(rows, "x").single == "int8"
     assert Choice.of([row("torch", 9, 9, float("nan")), row("int8", 1, 99, float("nan"))], "x").single == "torch"
+
+
+@pytest.mark.parametrize(("ndcg", "chosen"), [(0.3981, "int8"), (0.3979, "torch"), (0.41, "int8")])
+def test_with_judged_queries_half_a_percent_of_ndcg_decides(ndcg, chosen):
+    rows = [row("torch", 10, 100, 1.0, ndcg=0.4), row("int8", 2, 300, 0.9, ndcg=ndcg)]
+    assert Choice.of(rows, "x", "dev").single == chosen
+    rows = [row("torch", 10, 100, 1.0, ndcg=0.0), row("int8", 2, 300, 0.9, ndcg=0.0)]  # nothing found, nothing known
+    assert Choice.of(rows, "x", "dev").single == "torch"

@@ -68,7 +68,9 @@ def test_a_test_split_without_passages_is_measured_by_answers_alone(recipe, beir
     said: list[str] = []
     monkeypatch.setattr("limbeck.runs.run.say", said.append)
     assert not lb.distill(recipe, tmp_path / "other").rows
-    assert any("split 'test' has answers but no judged passages (measure it with answer_recall@k" in one for one in said)
+    assert any(
+        "split 'test' has answers but no judged passages (measure it with answer_recall@k" in one for one in said
+    )
 
 
 def test_without_answers_a_run_does_not_begin(recipe, tmp_path):

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, load, matcher_config
 from limbeck.runtimes.export import export_model
 from limbeck.runtimes.exported import Exported
+from limbeck.runtimes.gate import Gate
+from limbeck.runtimes.judged import Judged
 from limbeck.runtimes.sample import Sample
 from tests.runtimes.conftest import QUERIES, TEXTS
 
@@ -72,13 +75,42 @@ def test_sentence_transformers_loads_it(model, exported):
 
 def test_eight_bits_are_gated_and_a_refusal_writes_nothing(model, tmp_path):
     with pytest.raises(LimbeckError, match=r"below 1; leave out --int8, or accept it with --gate 0\.\d+"):
-        export_model(model, tmp_path / "refused", SAMPLE, int8=True, gate=1.0)
+        export_model(model, tmp_path / "refused", SAMPLE, int8=True, gate=Gate(1.0))
     assert not (tmp_path / "refused").exists()
-    done = export_model(model, tmp_path / "rounded", SAMPLE, int8=True, gate=0.9)
+    done = export_model(model, tmp_path / "rounded", SAMPLE, int8=True, gate=Gate(0.9))
     found = Exported.load(tmp_path / "rounded", threads=1)
     exact = load(model).encode_document(TEXTS)
     assert done.runtime == found.runtime == "int8" and 0.9 <= done.cosine < 1
     assert 0 < np.abs(found.encode_document(TEXTS) - exact).max() < 0.5
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_scores_are_those_of_the_model(similarity, tiny_bert, tmp_path):
+    build(matcher_config(start=tiny_bert, similarity=similarity, **SIZES)).save_pretrained(tmp_path / "model")
+    export_model(tmp_path / "model", tmp_path / "export", SAMPLE)
+    pairs = [(query, text) for query in QUERIES for text in TEXTS]
+    found = Exported.load(tmp_path / "export", threads=1).score(pairs)
+    assert np.abs(found - load(tmp_path / "model").score(pairs)).max() < 1e-4
+
+
+def judged_by(model: Path, best: int) -> Judged:
+    """One query, whose relevant document is the one that the model ranks at place `best`."""
+    texts = dict(enumerate(dict.fromkeys(TEXTS)))
+    scores = load(model).score([(QUERIES[0], text) for text in texts.values()])
+    right = str(np.argsort(-scores)[best])
+    names = {str(at): text for at, text in texts.items()}
+    return Judged("dev", {"q": QUERIES[0]}, names, {"q": {right: 1}}, {"q": list(names)})
+
+
+def test_with_judged_queries_the_loss_of_ndcg_decides(model, tmp_path):
+    """Rank 2 of 5 is worth 1 / log2(3) before and after, so nothing is lost, whatever the cosine."""
+    sample = Sample(QUERIES, TEXTS, "texts of the test", judged_by(model, 1))
+    done = export_model(model, tmp_path / "kept", sample, int8=True, gate=Gate(1.0, 0.0))
+    assert np.isclose(done.exact_ndcg, 1 / np.log2(3)) and done.ndcg == done.exact_ndcg and done.lost == 0
+    assert done.cosine < 1 and done.judged == "1 dev queries with 5 candidates each"
+    with pytest.raises(LimbeckError, match=r"0.0% lost, more than -1.0%; leave out --int8, or accept it with --max-l"):
+        export_model(model, tmp_path / "refused", sample, int8=True, gate=Gate(0.0, -0.01))
+    assert not (tmp_path / "refused").exists()
 
 
 @pytest.mark.parametrize("name", ["onnx/model.onnx", "limbeck-tail.safetensors", "tokenizer.json"])
@@ -91,8 +123,11 @@ def test_a_damaged_file_is_named(name, exported):
 
 def test_another_version_and_another_folder_are_named(model, exported):
     facts = json.loads((exported / "limbeck-export.json").read_text())
-    (exported / "limbeck-export.json").write_text(json.dumps({**facts, "format": 2}))
-    with pytest.raises(LimbeckError, match=r"limbeck-export.json: was written by a newer limbeck .format 2, .*update"):
+    (exported / "limbeck-export.json").write_text(json.dumps({**facts, "format": 3}))
+    with pytest.raises(LimbeckError, match=r"limbeck-export.json: was written by a newer limbeck .format 3, .*update"):
+        Exported.load(exported)
+    (exported / "limbeck-export.json").write_text(json.dumps({**facts, "format": 1}))
+    with pytest.raises(LimbeckError, match=r"was written by an older limbeck .format 1, .*; export the model again"):
         Exported.load(exported)
     with pytest.raises(
         LimbeckError, match="contains no limbeck-export.json; give a folder that `limbeck export` wrote"
@@ -100,13 +135,96 @@ def test_another_version_and_another_folder_are_named(model, exported):
         Exported.load(model)
 
 
-def test_what_is_more_than_a_tower_is_refused(tiny_bert, tmp_path):
-    lengths = {"start": tiny_bert, "query_length": 8, "document_length": 8}
-    for kind, own in (("cross_encoder", {}), ("dual_encoder", {"untied": True}), ("colbert", {"dim": 8})):
-        build(matcher_config(kind=kind, **lengths, **own)).save_pretrained(tmp_path / kind)
-        with pytest.raises(LimbeckError, match="; use --runtime onnx instead"):
-            export_model(tmp_path / kind, tmp_path / "out", SAMPLE)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").write_text("x")
+LENGTHS = {"query_length": 9, "document_length": 24}
+KINDS = {
+    "cross-encoder": {"kind": "cross_encoder", "pooling": "mean", "layer_norm": True},
+    "cross-encoder with classes": {"kind": "cross_encoder", "pooling": "cls", "outputs": 3},
+    "colbert": {"kind": "colbert", "dim": 8},
+    "colbert by the mean": {"kind": "colbert", "dim": 8, "similarity": "meanmaxsim"},
+    "two towers": {"untied": True, "dim": 8, "prompts": {"query": "read "}},
+    "static": {"encoder": "static", "dim": 16},
+}
+
+
+@pytest.fixture(scope="module")
+def every_kind(tiny_bert: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
+    home = tmp_path_factory.mktemp("kinds")
+    torch.manual_seed(0)
+    for name, own in KINDS.items():
+        build(matcher_config(start=tiny_bert, **LENGTHS, **own)).save_pretrained(home / name)
+    teacher = matcher_config(start=tiny_bert, encoder="static", document=str(model), query_length=9, document_length=24)
+    build(teacher).save_pretrained(home / "static queries")
+    BertForSequenceClassification.from_pretrained(tiny_bert, num_labels=1).save_pretrained(home / "classifier")
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(home / "classifier")
+    return {name: home / name for name in (*KINDS, "static queries", "classifier")}
+
+
+PAIRS = [(query, text) for query in [*QUERIES, LONG, ""] for text in [*TEXTS[:5], "read, the. line!", LONG]]
+
+
+@pytest.mark.parametrize("name", [*KINDS, "static queries", "classifier"])
+def test_every_kind_scores_as_the_model_does(name, every_kind, tmp_path):
+    done = export_model(every_kind[name], tmp_path / "export", SAMPLE)
+    original, found = load(every_kind[name]), Exported.load(tmp_path / "export", threads=1)
+    exact = original.score(PAIRS)
+    assert done.cosine > 0.9999 and found.outputs == original.outputs and np.ptp(exact) > 1e-3
+    assert found.score(PAIRS).shape == exact.shape
+    assert np.abs(found.score(PAIRS) - exact).max() < 1e-4
+    assert found.score([]).shape[0] == 0
+    weights = [file for file in (tmp_path / "export").rglob("model.safetensors") if file.stat().st_size > 100_000]
+    assert not weights  # the graph has them
+    if original.encoding(0) is None:
+        with pytest.raises(LimbeckError, match="reads both texts of a pair together, and encodes none; use score"):
+            found.encode_query(QUERIES)
+        return
+    for mine, theirs in zip(found.encode_document(TEXTS), original.encode_document(TEXTS), strict=True):
+        assert mine.shape == theirs.shape and np.abs(mine - theirs).max() < 1e-4
+
+
+def test_every_kind_runs_where_torch_cannot_be_imported(every_kind, tmp_path):
+    names = ["cross-encoder", "colbert", "static queries", "classifier"]
+    for name in names:
+        export_model(every_kind[name], tmp_path / name, SAMPLE)
+    folders = [str(tmp_path / name) for name in names]
+    program = (
+        "import json, sys\n"
+        "for name in ('torch', 'transformers', 'sentence_transformers', 'onnx'): sys.modules[name] = None\n"
+        "from limbeck.runtimes.exported import Exported\n"
+        f"print(json.dumps([Exported.load(each, 1).score({PAIRS[:9]!r}).tolist() for each in {folders!r}]))"
+    )
+    place = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=place)
+    assert done.returncode == 0, done.stderr
+    for name, scores in zip(names, json.loads(done.stdout), strict=True):
+        assert np.abs(np.array(scores) - load(every_kind[name]).score(PAIRS[:9])).max() < 1e-4, name
+
+
+@pytest.mark.parametrize("name", ["cross-encoder", "colbert", "classifier"])
+def test_eight_bits_of_every_kind_are_near(name, every_kind, tmp_path):
+    done = export_model(every_kind[name], tmp_path / "export", SAMPLE, int8=True, gate=Gate(0.5))
+    found, exact = Exported.load(tmp_path / "export", threads=1).score(PAIRS), load(every_kind[name]).score(PAIRS)
+    assert 0.5 < done.cosine < 1 and 0 < np.abs(found - exact).max() < 0.3 * np.ptp(exact)
+
+
+REFUSED = {
+    "dipair": ({"kind": "dipair", "tokens": (2, 4), "dim": 16, "head_width": 32}, "reads more than vectors, in torch"),
+    "segments": ({"kind": "cross_encoder", "pooling": "segments"}, "its pairs are not made by a fast tokenizer alone"),
+    "special": ({"kind": "cross_encoder", "pooling": "special"}, "it has DualPooling, of which some need torch"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_torch_is_refused_with_the_reason(name, tiny_bert, tmp_path):
+    own, reason = REFUSED[name]
+    build(matcher_config(start=tiny_bert, **LENGTHS, **own)).save_pretrained(tmp_path / "model")
+    with pytest.raises(LimbeckError, match=f"model: cannot be exported: .*{reason}; use --runtime onnx instead"):
+        export_model(tmp_path / "model", tmp_path / "out", SAMPLE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_files_is_not_overwritten(model, tmp_path):
+    (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(LimbeckError, match="name a folder that does not exist"):
-        export_model(tmp_path / "dual_encoder", tmp_path / "full", SAMPLE)
+        export_model(model, tmp_path, SAMPLE)

@@ -24,6 +24,8 @@ from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers import DiPair, build, load, matcher_config
 from limbeck.matchers.calibration import Calibration
+from limbeck.matchers.encoding import InMemory
+from limbeck.matchers.interactions import Dot, MaxSim
 from limbeck.progress import reporting
 from limbeck.scoring import job as job_module
 from limbeck.scoring import local
@@ -34,6 +36,7 @@ from limbeck.scoring.job import score_pairs
 from limbeck.scoring.local import LocalEngine
 from limbeck.scoring.worker import top_of_each
 from limbeck.stores.manifest import canonical
+from limbeck.stores.ragged import Ragged
 from tests.training.toy import WORDS
 
 ONE = LocalEngine(1)
@@ -699,6 +702,45 @@ def test_little_room_for_prepared_texts_changes_nothing_but_the_order_of_work(
     for much, little in zip(result(tmp_path / "much"), result(tmp_path / "little"), strict=True):
         assert much["pair"] == little["pair"]
         assert np.isclose(much["score"], little["score"], atol=1e-5)
+
+
+def test_texts_are_prepared_once_for_all_shards(model, texts, listed, tmp_path, monkeypatch):
+    file = write_ids(tmp_path / "pairs.csv", listed)
+    score_pairs(model, file, tmp_path / "one", ONE, **sides_of(tmp_path), head="torch")
+    prepared = []
+    prepare = pair_scorer.PairScorer._prepare
+
+    def counted(self, rows, position):
+        prepared.append((self, position, len(rows)))
+        return prepare(self, rows, position)
+
+    monkeypatch.setattr(pair_scorer, "SAMPLE", 1)
+    monkeypatch.setattr(pair_scorer.PairScorer, "_prepare", counted)
+    score_pairs(model, file, tmp_path / "many", ONE, **sides_of(tmp_path), head="torch", shard=10)
+    of_worker = [(position, count) for scorer, position, count in prepared if scorer is prepared[-1][0] and count > 1]
+    sizes = [len({pair[side] for pair in listed}) for side in (0, 1)]
+    assert of_worker == list(enumerate(sizes))  # nine shards
+    monkeypatch.setattr(pair_scorer, "PREPARED", 4000)
+    score_pairs(model, file, tmp_path / "little", ONE, **sides_of(tmp_path), head="torch", shard=10)
+    for one, many, little in zip(*(result(tmp_path / name) for name in ("one", "many", "little")), strict=True):
+        assert one["pair"] == many["pair"] == little["pair"]
+        assert np.allclose([many["score"], little["score"]], one["score"], atol=1e-5)
+
+
+def test_texts_of_different_lengths_are_not_kept(tmp_path):
+    """They would all be padded to the longest of them."""
+    generator = np.random.default_rng(0)
+    texts = [InMemory(Ragged.from_list([generator.standard_normal((n, 4)).astype(np.float32) for n in (2, 5, 3)]))] * 2
+    scorer = pair_scorer.PairScorer(MaxSim(), texts)
+    rows = np.array([[0, 1], [2, 2], [1, 0]])
+    before = scorer.score(rows)
+    assert not scorer.keep([np.arange(3), np.arange(3)])
+    assert np.array_equal(scorer.score(rows), before)
+    vectors = [InMemory(generator.standard_normal((3, 4)).astype(np.float32))] * 2
+    plain = pair_scorer.PairScorer(Dot(), vectors)
+    before = plain.score(rows)
+    assert plain.keep([np.array([2, 0, 1]), np.array([1, 2, 0])])
+    assert np.allclose(plain.score(rows), before, atol=1e-6)
 
 
 def test_shards_of_the_best_hold_whole_left_texts_and_several_of_them():
