@@ -32,13 +32,21 @@ def in_short(row: ResultRow, words: TaskWords) -> str:
 
 
 def results_section(
-    rows: Sequence[ResultRow], student: ResultRow, words: TaskWords, tested_on: str, warnings: Sequence[str]
+    rows: Sequence[ResultRow],
+    student: ResultRow,
+    words: TaskWords,
+    tested_on: str,
+    warnings: Sequence[str],
+    timed: str | None = None,
 ) -> str:
-    """The table of a run with one of its students, how it was measured, and the run's warnings."""
+    """The table of a run with one of its students, how it was measured, and the run's warnings.
+
+    `timed` says how times were measured, if that is not the time of re-ranking in PyTorch.
+    """
     lines = [f"The task is {words.title}, measured on {tested_on}."]
-    if student.ms_per_query is not None:
+    if timed is None and student.ms_per_query is not None:
         lines.append("ms/query is the time to re-rank the candidates of one query; what can be encoded ahead is.")
-    lines.append(f"Measured with PyTorch on {machine()}.")
+    lines.append(timed or f"Measured with PyTorch on {machine()}.")
     if student.runs > 1:
         lines.append(f"The student's numbers are means over {student.runs} seeds; this is the best one on dev.")
     if student.significance is not None:
@@ -85,14 +93,15 @@ def runtimes_section(rows: Sequence[RuntimeRow], measured_on: str) -> str:
     return "\n\n".join([RUNTIMES, table, f"{told} correlation with its scores."])
 
 
-def machine() -> str:
-    """The device that models run on here."""
+def machine(threads: bool = True) -> str:
+    """The device that models run on here, and the number of threads of a processor."""
     device = chosen_device()
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    name = processor_name().partition(" family/")[0]
-    count = torch.get_num_threads()
-    return f"{name} ({count} {'thread' if count == 1 else 'threads'})" if device.type == "cpu" else device.type
+    if device.type != "cpu":
+        return device.type
+    name, count = processor_name().partition(" family/")[0], torch.get_num_threads()
+    return f"{name} ({count} {'thread' if count == 1 else 'threads'})" if threads else name
 
 
 def _measure(name: str, row: ResultRow) -> str:

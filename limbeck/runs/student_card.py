@@ -41,15 +41,23 @@ class KeptStudent:
     task: Task
 
 
-def write_card(place: Path, student: KeptStudent, rows: Sequence[ResultRow], warnings: Sequence[str] = ()) -> None:
-    """Write the card of the student in the folder `place`; `rows` are those of its run's table."""
+def write_card(
+    place: Path,
+    student: KeptStudent,
+    rows: Sequence[ResultRow],
+    warnings: Sequence[str] = (),
+    timed: str | None = None,
+) -> None:
+    """Write the card of the student in the folder `place`; `rows` are those of its run's table, and `timed` says how
+    their times were measured.
+    """
     recipe, words = student.recipe, WORDS[student.task.measured_as]
     row = next((each for each in rows if each.name == student.name and each.kind == "student"), None)
     loading = loading_of(place, recipe.student.output_count, recipe.student.text_count or 2)
     parts = [f"# {recipe.name}", " ".join([_what(recipe), *([in_short(row, words)] if row is not None else [])])]
     if row is not None:
         shown = [each for each in rows if each.measures and (each.kind != "student" or each is row)]
-        parts.append(results_section(shown, row, words, _tested_on(student.task, words), warnings))
+        parts.append(results_section(shown, row, words, _tested_on(student.task, words), warnings, timed))
     else:
         parts.append("It was not measured: there are no labelled test data.")
     parts += [_loading_section(loading), _origin(student, words)]

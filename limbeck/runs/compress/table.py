@@ -13,12 +13,15 @@ from limbeck.evaluation.significance import randomisation_test
 from limbeck.files import directory_atomically
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.recipe.files import load_recipe
+from limbeck.runs.card_results import machine
 from limbeck.runs.compress.advice import Use, advice
 from limbeck.runs.compress.front import Offer, front, meets, recommend
 from limbeck.runs.compress.limits import Limits
 from limbeck.runs.compress.verdict import Level, Verdict, judge
 from limbeck.runs.results import Measured, ResultRow, rows_as_json
 from limbeck.runs.run_folder import METRICS, write_results
+from limbeck.runs.student_card import KeptStudent, write_card
 from limbeck.runs.task import Task
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
 
@@ -125,6 +128,8 @@ def write_table(known: Known, limits: Limits) -> Compressed:
     }  # fmt: skip
     if known.final:
         _keep(known.students[name], known.folder)
+        own = KeptStudent(chosen.name, load_recipe(known.folder / "recipe.yaml"), known.task)
+        write_card(known.folder / "student", own, rows, known.task.warnings, _timed(known))
     assert recipe.teacher is not None
     title = f"Students of {Path(recipe.teacher.model or recipe.teacher.scores or '').name}"
     warnings = known.task.warnings
@@ -177,6 +182,14 @@ def _offer(row: ResultRow, known: Known) -> Offer | None:
     total = row.ms_per_query + (0.0 if row.name == "BM25" else beside or 0.0)
     quality = row.measures[known.measure]
     return Offer(row.name, row.kind, quality, row.ms_per_query, total, row.bytes_per_document, row.kept)
+
+
+def _timed(known: Known) -> str:
+    """How times were measured, for the student's card."""
+    until = "its vector is there" if known.searches else "its candidates are in order"
+    threads = f"{known.timings.threads} {'thread' if known.timings.threads == 1 else 'threads'}"
+    told = f"ms/query is the median time of single queries until {until}, tokenising included, on {threads}"
+    return f"{told} of {machine(threads=False)}. Rows that name no runtime ran in PyTorch."
 
 
 def _keep(student: Path, folder: Path) -> None:

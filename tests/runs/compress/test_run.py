@@ -39,6 +39,10 @@ def test_a_run_gives_a_front_a_student_and_a_verdict_and_can_be_repeated(dual, b
     ours, theirs = found.student, SentenceTransformer(str(out / "student"))
     assert np.allclose(theirs.encode_query(["copy a file"]), ours.encode_query(["copy a file"]), atol=1e-5)
 
+    card = (out / "student" / "README.md").read_text()
+    assert "distilled with Limbeck from a local model" in card and f"| **{found.recommended}** |" in card
+    assert "until its vector is there, tokenising included, on 1 thread of" in card and str(tmp_path) not in card
+
     again = distill(out / "students" / "static" / "recipe.yaml", tmp_path / "again")
     own = lb.load(out / "students" / "static" / "rung-1")
     assert np.allclose(again.student.encode_query(["copy a file"]), own.encode_query(["copy a file"]), atol=1e-6)
