@@ -450,7 +450,7 @@ def measure_runtimes(
     >>> import limbeck as lb
     >>> found = lb.measure_runtimes("runs/mine", "my-data", threads=[1])
     >>> found.rows[0].runtime, found.rows[0].closeness, found.judged
-    ('torch', 1.0, '2 dev queries with 8 candidates each')
+    ('torch', 1.0, '2 dev queries with 6 candidates each')
     """
     from limbeck.matchers import load
     from limbeck.runs.student_card import add_runtimes

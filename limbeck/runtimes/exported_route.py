@@ -48,7 +48,7 @@ class GraphEncoder:
 
 
 class TableEncoder:
-    """A vector for each token, whatever stands beside it."""
+    """A vector for each token, independent of the other tokens."""
 
     def __init__(self, table: np.ndarray) -> None:
         self.table = table

@@ -47,7 +47,7 @@ class Judged:
 
 
 def judged_of(data: RankingData, queries: int = QUERIES, seed: int = SEED) -> Judged | None:
-    """A sample of the judged queries of a set, by seed; None where it has no query with a relevant document."""
+    """A sample of the judged queries of a set, by seed; None if no query has a relevant document."""
     generator = np.random.default_rng(seed)
     splits = dict.fromkeys(split for split in (*SPLITS, *data.qrels) if split in data.qrels)
     drawn = ((split, _drawn(data, data.qrels[split], queries, generator)) for split in splits)
