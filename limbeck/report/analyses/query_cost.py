@@ -120,8 +120,10 @@ def _finding(result: QueryCosts) -> str:
     students = [model for model in result.models if model.role == "student"]
     enough = [model for model in students if model.kept >= AT_LEAST]
     chosen = min(enough, key=lambda model: model.ms) if enough else max(students, key=lambda model: model.kept)
-    told = f"{chosen.name} keeps {share(chosen.kept)} of {result.teacher}'s {measure_title(result.measure)}"
+    verb = "keeps" if chosen.kept <= 1 else "reaches"
+    told = f"{chosen.name} {verb} {share(chosen.kept)} of {result.teacher}'s {measure_title(result.measure)}"
     if result.teacher_ms is not None:
         told += f" and encodes a query {times(result.teacher_ms / chosen.ms)} as fast"
-    which = "the fastest query encoder" if enough else "No query encoder"
-    return f"{told}: {which} that keeps {AT_LEAST:.0%}." if enough else f"{told}. {which} keeps {AT_LEAST:.0%}."
+    if not enough:
+        return f"{told}. No query encoder keeps {AT_LEAST:.0%}."
+    return f"{told}: the fastest query encoder that keeps at least {AT_LEAST:.0%}."
