@@ -24,6 +24,7 @@ from limbeck.evaluation import RankingResult
 from limbeck.files import alone_in, slug
 from limbeck.matchers import Matcher
 from limbeck.matchers.device_choice import restoring_device
+from limbeck.matchers.names import model_folder
 from limbeck.progress import say
 from limbeck.runs.compress.bench import CompressBench
 from limbeck.runs.compress.exam import LABELLED
@@ -210,7 +211,7 @@ def compress(
         raise LimbeckError(f"--minutes {minutes:g}: no student can be trained in it; give a number above 0")
     clock, existed = Clock(minutes), folder.exists()
     try:
-        setting = prepare(Request(str(teacher), str(data), vectors, start, seed), folder, minutes)
+        setting = prepare(Request(_model(teacher), str(data), vectors, _model(start), seed), folder, minutes)
     except LimbeckError:
         if not existed:
             shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
@@ -219,3 +220,8 @@ def compress(
         result = Compression(setting, folder, limits, clock, threads).run()
         shutil.rmtree(setting.task.work, ignore_errors=True)
         return result
+
+
+def _model(name: str) -> str:
+    """The folder of the student, if `name` is the folder of a run."""
+    return str(model_folder(name)) if Path(name).expanduser().is_dir() else name
