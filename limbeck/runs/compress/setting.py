@@ -54,10 +54,6 @@ class Setting:
     def searches(self) -> bool:
         return self.test.candidates is None
 
-    @property
-    def teacher_title(self) -> str:
-        return self.request.teacher
-
 
 def is_scores(name: str) -> bool:
     """Whether a teacher is a file of scores, or a folder that `limbeck annotate` wrote."""
