@@ -50,7 +50,7 @@ class CompressBench:
 
     def load(self, folder: str | Path, documents: Path) -> Matcher:
         """A student in torch. Its document vectors are computed once, in float32, and kept in `documents`."""
-        matcher = load_matcher(folder)
+        matcher = use_runtime(load_matcher(folder), TORCH)
         self.serve(matcher, documents)
         return matcher
 
