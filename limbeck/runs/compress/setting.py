@@ -73,11 +73,10 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
         raise LimbeckError(f"{request.teacher}: has no document vectors to keep; drop --index and --vectors")
     if matcher is not None and matcher.outputs != 1:
         raise LimbeckError(f"{request.teacher}: gives {matcher.outputs} scores per pair; rankings need one")
-    model = _model_folder(request.teacher, matcher)
-    start = Start.of(model if searches else request.start)
+    start = Start.of(request.teacher if searches else request.start)
     source, data, warning = with_queries(request.data, folder, request.seed)
     sizes = known or _sizes(matcher, data, searches, minutes)
-    teacher = {"scores": request.teacher} if scores else {"model": model}
+    teacher = {"scores": request.teacher} if scores else {"model": request.teacher}
     teacher |= {"vectors": request.vectors} if request.vectors is not None else {}
     teacher |= {} if searches else {"standardise": "global"}
     base = base_recipe(teacher, source, data, searches, TOP if searches else DEPTH, request.seed, sizes["scored"])
@@ -101,12 +100,6 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     task.reference.check_given()
     task.reference.read_given()
     return Setting(request, task, data, matcher, found, dev, test)
-
-
-def _model_folder(name: str, matcher: Matcher | None) -> str:
-    """The teacher's name for recipes; for a run's directory, the folder of the model in it."""
-    found = matcher.folder if matcher is not None and Path(name).expanduser().is_dir() else None
-    return name if found is None else str(found)
 
 
 def _known_plan(folder: Path, request: Request) -> dict[str, Any] | None:
