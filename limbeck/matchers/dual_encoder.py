@@ -346,7 +346,7 @@ def _modules(config: DualEncoderConfig, side: Side | None = None) -> list[Module
     new = config.encoder == "new"
     transformer = new_transformer(config, side) if new else _kept_transformer(config, side)
     width = transformer.get_embedding_dimension()
-    learnt = [] if new else learnt_parts(config, side)
+    learnt: list[Any] = [] if new else learnt_parts(config, side)
     first = pooled(config, transformer)
     if config.dim is None and not config.layer_norm and learnt and not any(isinstance(m, Normalize) for m in learnt):
         return [*first, *learnt, *learnt_scale(config, vector_size(learnt))]  # e.g. an aligned start, then a scale

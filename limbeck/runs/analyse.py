@@ -90,9 +90,17 @@ def measured_run(task: RankingTask, measured: Sequence[Measured], folder: Path) 
 
 def _model(one: Measured) -> MeasuredModel:
     row, result = one.row, cast(RankingResult, one.result)
-    cost = {"query_ms": row.query_ms, "query_parameters": row.query_parameters}
-    told = (row.name, row.kind, row.measures, result, one.run, one.distances or (), row.significance)
-    return MeasuredModel(*told, **cost)
+    return MeasuredModel(
+        row.name,
+        row.kind,
+        row.measures,
+        result,
+        one.run,
+        one.distances or (),
+        row.significance,
+        row.query_ms,
+        row.query_parameters,
+    )
 
 
 def _teacher_matrix(task: RankingTask, labels: Qrels) -> Run:
