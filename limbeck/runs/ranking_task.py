@@ -212,6 +212,7 @@ class RankingTask(Task):
             }
             return {query: scores for query, scores in found.items() if scores}
         store = self.store
+        self.reference.serve_documents(self.teacher)  # a document is in many lists
         with main_first() as main:
             if main:
                 annotate(self.teacher, self.data, candidates, store)

@@ -75,20 +75,10 @@ class Reference:
 
     def serve_documents(self, matcher: Matcher) -> None:
         """Use stored vectors instead of a document tower that belongs to the teacher; it must not be trained."""
-        if not self._is_stored or not self.is_known or not has_one_vector(self.task.teacher):
+        if not self.is_known or not has_one_vector(self.task.teacher):
             return
         if has_one_vector(matcher) and matcher.identity(1) == self.matcher.identity(1):
             matcher.read_outputs_from(self.embeddings)
-
-    @property
-    def _is_stored(self) -> bool:
-        """Whether the run reads the teacher's document vectors more than once, or was given them."""
-        recipe = self.task.recipe
-        if getattr(recipe.student, "document", None) is not None:
-            return True
-        if recipe.teacher is not None and recipe.teacher.vectors is not None:
-            return True
-        return any("documents" in stage.teacher_signals for stage in recipe.stages)
 
     @property
     def is_known(self) -> bool:
