@@ -255,6 +255,9 @@ class DualEncoder(EncodingMatcher):
                 truncate(first, longest)
             else:
                 first.max_seq_length = min(first.max_seq_length or longest, longest)
+                for own in ("query_length", "document_length"):  # a model may have lengths for each side
+                    if getattr(first, own, None):
+                        setattr(first, own, min(getattr(first, own), longest))
 
     @property
     def trained_positions(self) -> tuple[int, ...]:
