@@ -109,6 +109,8 @@ def compress(
     start: str | Path = "minilm",
     threads: int = 1,
     seed: int = 0,
+    length: int | None = None,
+    questions: Sequence[str] = (),
     progress: bool | None = None,
     device: str | None = None,
     report_to: Sequence[str] = (),
@@ -116,8 +118,10 @@ def compress(
     """Distil a teacher into students along the whole range of cost and recommend one, as `limbeck compress` does.
 
     `budget` is "2ms", "1KB/doc" or both; `keep` is the share of the teacher's quality. `index` or `vectors` are the
-    teacher's document vectors, which the students keep. `start` is what students of a re-ranker start from. If it is
-    killed, or the minutes are over, call it again to go on. `report_to` names trackers, as in `distill`.
+    teacher's document vectors, which the students keep. `start` is what students of a re-ranker start from. `length`
+    is the number of tokens that the teacher reads of a text. The report shows how the recommended student answers
+    `questions`. If it is killed, or the minutes are over, call it again to go on. `report_to` names trackers, as in
+    `distill`.
 
     >>> import limbeck as lb
     >>> found = lb.compress("runs/mine", "my-data", "my-students", keep="90%", minutes=1)
@@ -135,7 +139,9 @@ def compress(
     kept = _text(index) if index is not None else _text(vectors)
     budgets = [budget] if isinstance(budget, str) else list(budget)
     with _working(device, progress), using_trackers(report_to):
-        return run(str(teacher), str(data), out, budgets, keep, minutes, kept, str(start), threads, seed)
+        return run(
+            str(teacher), str(data), out, budgets, keep, minutes, kept, str(start), threads, seed, length, questions
+        )
 
 
 def evaluate(
@@ -523,7 +529,7 @@ def recipes() -> dict[str, str]:
     """The recipes that come with limbeck: what each is for, by its name.
 
     >>> import limbeck as lb
-    >>> "demo" in lb.recipes()
+    >>> "defense-laptop" in lb.recipes()
     True
     """
     from limbeck.recipe.files import read_recipe, shipped

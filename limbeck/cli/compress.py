@@ -35,6 +35,12 @@ def register(app: typer.Typer) -> None:
         start: str = typer.Option("minilm", "--start", help="What students of a re-ranker, or of scores, start from."),
         threads: int = typer.Option(1, "--threads", min=1, help="Threads that queries are timed on."),
         seed: int = typer.Option(0, "--seed", min=0, max=2**31 - 1),
+        length: int = typer.Option(
+            None, "--length", min=4, help="Tokens that the teacher reads of a text; as many as it can by default."
+        ),
+        question: list[str] = typer.Option(
+            [], "--question", help="The report shows how teacher and student answer it; repeat it for more."
+        ),
         fail_below: list[str] = typer.Option(
             [], "--fail-below", help="Exit with code 1 below this: win, marginal, or a measure, e.g. ndcg@10=0.60."
         ),
@@ -58,7 +64,7 @@ def register(app: typer.Typer) -> None:
         try:
             found = api.compress(
                 teacher, data, out, budget=budget, keep=keep, minutes=minutes, index=index, vectors=vectors,
-                start=start, threads=threads, seed=seed, progress=True,
+                start=start, threads=threads, seed=seed, length=length, questions=question, progress=True,
             )  # fmt: skip
         except KeyboardInterrupt:
             _show_what_is_there(out)

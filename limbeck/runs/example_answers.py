@@ -10,6 +10,7 @@ from limbeck.data import Texts, ranked
 from limbeck.evaluation import rerank, retrieve
 from limbeck.evaluation.rank import can_search
 from limbeck.matchers import Matcher
+from limbeck.runs.reference import has_one_vector
 from limbeck.search.sparse import bm25_candidates
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def answer(
 ) -> list[dict[str, Any]]:
     """The best documents of both models for every question.
 
-    The student searches the whole corpus; the teacher re-ranks the results of the student and of BM25.
+    The student searches the whole corpus. So does a teacher with one vector per text; another one re-ranks the results
+    of the student and of BM25.
     """
     depth = task.recipe.evaluation.depth
     asked = Texts.from_dict({str(number): question for number, question in enumerate(questions)})
@@ -31,8 +33,12 @@ def answer(
     found = bm25_candidates(data, list(asked), depth, task.sparse)
     ahead = can_search(student)
     searched = retrieve(student, data, list(asked), depth) if ahead else rerank(student, data, found)
-    both = {key: list(dict.fromkeys([*found[key], *searched[key]])) for key in asked}
-    runs = {"teacher": rerank(teacher, data, both), name: searched}
+    if has_one_vector(teacher):
+        taught = retrieve(teacher, data, list(asked), depth)
+    else:
+        both = {key: list(dict.fromkeys([*found[key], *searched[key]])) for key in asked}
+        taught = rerank(teacher, data, both)
+    runs = {"teacher": taught, name: searched}
     return [
         {
             "query": asked[key],

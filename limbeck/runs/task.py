@@ -43,6 +43,7 @@ class Task(ABC):
         self.teacher_is_ready = False  # until `prepare_teacher`
         self._teacher: Matcher | None = None
         self.reference = Reference(self)
+        self.fitted: tuple[str, Matcher] | None = None  # the last start in closed form, and what it depends on
         self.warnings: list[str] = []  # for the table and the report; each is also printed at once
 
     def warn(self, line: str | None) -> None:

@@ -50,7 +50,10 @@ class CompressBench:
 
     def load(self, folder: str | Path, documents: Path) -> Matcher:
         """A student in torch. Its document vectors are computed once, in float32, and kept in `documents`."""
-        matcher = use_runtime(load_matcher(folder), TORCH)
+        return self.ready(load_matcher(folder), documents)
+
+    def ready(self, matcher: Matcher, documents: Path) -> Matcher:
+        use_runtime(matcher, TORCH)
         self.serve(matcher, documents)
         return matcher
 

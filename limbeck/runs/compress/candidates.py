@@ -26,6 +26,8 @@ FEWEST_STEPS, MOST_STEPS = 50, 400  # of the first rung
 GROWTH = (1, 2, 4)  # steps of the rungs of embedding matching, in units of the first
 LIST_GROWTH = (1, 2)
 MOST_TOKENS = 128  # of a document; a query has half
+FEWEST_LABELS, LABEL_BATCH, LABEL_EPOCHS = 200, 128, 5
+LABELS = "labels"  # part of the name of a student that also learns from labels
 STATIC_COST = 0.1  # of a step, in layers of a query encoder
 
 
@@ -84,23 +86,32 @@ def kept_layers(count: int, there: int) -> str | list[int]:
 
 
 def of_dual_encoder(
-    base: dict[str, Any], texts: tuple[int, int], start: Start, keep_documents: bool
+    base: dict[str, Any], texts: tuple[int, int], start: Start, keep_documents: bool, labelled: int = 0
 ) -> Iterator[Candidate]:
-    """Students of a model with one vector per text; `texts` are the numbers of training queries and of documents."""
+    """Students of a model with one vector per text.
+
+    `texts` are the numbers of training queries and of documents, `labelled` that of training queries with labels.
+    """
     there = start.layers
     common = {"kind": "dual_encoder", "init_from": "teacher", "align": True, **_lengths(start)}
     asymmetric = {**common, "document": "teacher"}
-    yield _candidate("static", base, asymmetric | {"encoder": "static"}, [], (0,), STATIC_COST)
+    static = asymmetric | {"encoder": "static"}
+    yield _candidate("static", base, static, [], (0,), STATIC_COST)
+    if labelled >= FEWEST_LABELS:
+        yield _candidate(f"static, {LABELS}", base, static, [_label_stage(labelled, 1e-3)], (1,), STATIC_COST)
     steps = _steps(texts[0], BATCH)
     stages = [_matching("match_embeddings(of=queries)", steps * factor) for factor in GROWTH]
-    counts = [count for count in (1, 2, 3) if count < there]
+    counts = [count for count in (2, 3, 1) if count < there]  # one layer is hardly ever better than a static encoder
     for count in counts:
         student = asymmetric | {"layers": kept_layers(count, there), "inner_dropout": 0.0}
         yield _candidate(_layers(count), base, student, stages, (1, 2, 3), count)
+        if labelled >= FEWEST_LABELS and count == 3:
+            both = [*stages[:2], _label_stage(labelled, 1e-4)]
+            yield _candidate(f"{_layers(count)}, {LABELS}", base, student, both, (3,), count)
     if keep_documents:
         return
     stages = [_matching("match_embeddings", _steps(sum(texts), BATCH) * factor) for factor in GROWTH]
-    for count in counts[1:]:
+    for count in (count for count in counts if count > 1):
         student = common | {
             "layers": kept_layers(count, there),
             "similarity": "cosine",
@@ -145,6 +156,14 @@ def _lengths(start: Start) -> dict[str, int]:
 def _matching(objective: str, steps: int) -> dict[str, Any]:
     shared = {"batch_size": BATCH, "lr": 5e-4, "freeze": ["token_embeddings"]}
     return {"objectives": [objective], "steps": steps, **shared}
+
+
+def _label_stage(labelled: int, lr: float) -> dict[str, Any]:
+    """Learn from labels, with the documents of the other queries of a step as negatives."""
+    lists = {"size": 1, "pool": 1, "negatives": "uniform", "in_batch": True}
+    steps = min(ceil(LABEL_EPOCHS * labelled / LABEL_BATCH), MOST_STEPS)
+    shared = {"batch_size": LABEL_BATCH, "lr": lr, "lists": lists}
+    return {"objectives": ["one_hot(tau=0.05)"], "steps": steps, **shared}
 
 
 def _list_stage(steps: int, lr: float) -> dict[str, Any]:

@@ -26,13 +26,15 @@ from limbeck.matchers import Matcher
 from limbeck.matchers.device_choice import restoring_device
 from limbeck.matchers.names import model_folder
 from limbeck.progress import say
+from limbeck.report.run import run_report
 from limbeck.runs.compress.bench import CompressBench
 from limbeck.runs.compress.exam import LABELLED
 from limbeck.runs.compress.ladder import Clock, Ladder
 from limbeck.runs.compress.limits import Limits
 from limbeck.runs.compress.mistakes import write_mistakes
-from limbeck.runs.compress.setting import DEPTH, Request, Setting, prepare
+from limbeck.runs.compress.setting import DEPTH, Request, Setting, load_teacher, prepare
 from limbeck.runs.compress.table import Compressed, Known, Timings, read_timings, write_table, write_timings
+from limbeck.runs.finish_run import answer_questions
 from limbeck.runs.measured import once
 from limbeck.runs.reference import untrained_start
 from limbeck.runs.results import Measured, ResultRow, RowKind
@@ -61,6 +63,7 @@ class Compression:
     limits: Limits
     clock: Clock
     threads: int
+    questions: Sequence[str] = ()
     rows: dict[str, Contender] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)  # the longest time to measure a model, by runtime
 
@@ -104,7 +107,7 @@ class Compression:
             exam.teacher = known[name]
 
     def _load_teacher(self) -> Matcher:
-        return self.bench.load(self.setting.request.teacher, self.folder / "teacher" / "embeddings")
+        return self.bench.ready(load_teacher(self.setting.request), self.folder / "teacher" / "embeddings")
 
     def _load_start(self) -> Matcher:
         start = untrained_start(self.setting.task.first_start())
@@ -179,9 +182,16 @@ class Compression:
             self.setting.searches,
             final,
         )
-        if final:
-            write_mistakes(self.setting, self.folder, table.measured)
-        return write_table(table, self.limits)
+        if not final:
+            return write_table(table, self.limits)
+        write_mistakes(self.setting, self.folder, table.measured)
+        result = write_table(table, self.limits)
+        if self.questions:
+            name = result.student_name
+            student = self.bench.load(ladder.student(name), ladder.documents(name))
+            answer_questions(self.setting.task, self.folder, name, student, self.questions)
+            run_report(self.folder)
+        return result
 
     def _timed(self) -> Timings:
         calls = {name: each.call for name, each in self.rows.items()}
@@ -204,20 +214,25 @@ def compress(
     start: str = "minilm",
     threads: int = 1,
     seed: int = 0,
+    length: int | None = None,
+    questions: Sequence[str] = (),
 ) -> Compressed:
-    """Distil a teacher into students along the whole range of cost, and recommend one."""
+    """Distil a teacher into students along the whole range of cost, and recommend one.
+
+    The report shows how the teacher and the recommended student answer `questions`.
+    """
     limits, folder = Limits.parse(budgets, keep), Path(out)
     if minutes is not None and not minutes > 0:
         raise LimbeckError(f"--minutes {minutes:g}: no student can be trained in it; give a number above 0")
     clock, existed = Clock(minutes), folder.exists()
     try:
-        setting = prepare(Request(_model(teacher), str(data), vectors, _model(start), seed), folder, minutes)
+        setting = prepare(Request(_model(teacher), str(data), vectors, _model(start), seed, length), folder, minutes)
     except LimbeckError:
         if not existed:
             shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
         raise
     with alone_in(folder):
-        result = Compression(setting, folder, limits, clock, threads).run()
+        result = Compression(setting, folder, limits, clock, threads, questions).run()
         shutil.rmtree(setting.task.work, ignore_errors=True)
         return result
 

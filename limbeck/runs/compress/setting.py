@@ -24,6 +24,7 @@ PLAN = "compress.json"
 DEPTH = 30  # candidates of a query that a re-ranker orders
 FEW_QUERIES = 50  # held out
 POOL = 16  # candidates of a training query that a teacher scores
+FEWEST_TEXTS, SAMPLE = 2000, 256  # to train on; to time a teacher with
 SCORED, TESTED = (100, 1000), (50, 300)  # least and most queries for training and for test, if a teacher re-ranks
 
 
@@ -36,6 +37,7 @@ class Request:
     vectors: str | None = None  # an index or a file
     start: str = "minilm"
     seed: int = 0
+    length: int | None = None  # tokens of a text that the teacher reads; as many as it can by default
 
 
 @dataclass
@@ -67,7 +69,9 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     scores = is_scores(request.teacher)
     if request.vectors is not None and scores:
         raise LimbeckError("--index and --vectors need a teacher that is a model, not scores; drop one of them")
-    matcher = None if scores else load_matcher(request.teacher)
+    if request.length is not None and scores:
+        raise LimbeckError("--length is for a teacher that is a model, not scores; drop it")
+    matcher = None if scores else load_teacher(request)
     searches = matcher is not None and has_one_vector(matcher)
     if request.vectors is not None and not searches:
         raise LimbeckError(f"{request.teacher}: has no document vectors to keep; drop --index and --vectors")
@@ -76,14 +80,18 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     start = Start.of(request.teacher if searches else request.start)
     source, data, warning = with_queries(request.data, folder, request.seed)
     sizes = known or _sizes(matcher, data, searches, minutes)
-    teacher = {"scores": request.teacher} if scores else {"model": request.teacher}
+    teacher: dict[str, Any] = {"scores": request.teacher} if scores else {"model": request.teacher}
+    teacher |= {"length": request.length} if request.length is not None else {}
     teacher |= {"vectors": request.vectors} if request.vectors is not None else {}
     teacher |= {} if searches else {"standardise": "global"}
-    base = base_recipe(teacher, source, data, searches, TOP if searches else DEPTH, request.seed, sizes["scored"])
+    depth = TOP if searches else DEPTH
+    base = base_recipe(teacher, source, data, searches, depth, request.seed, sizes["scored"], sizes["texts"])
     base["data"]["test_queries"] = sizes["tested"]
     texts = (_training_texts(data, base), len(data.corpus))
     if searches:
-        found = list(of_dual_encoder(base, texts, start, request.vectors is not None))
+        labelled = len(data.qrels.get("train", {}))
+        labelled = min(labelled, base["data"].get("train_queries") or labelled)
+        found = list(of_dual_encoder(base, texts, start, request.vectors is not None, labelled))
     else:
         found = list(of_scores(base, texts, sizes["scored"] or len(data.queries), start))
     task: Any = open_task(found[0].recipe, folder)
@@ -116,13 +124,29 @@ def _known_plan(folder: Path, request: Request) -> dict[str, Any] | None:
         if found.get(key) != ours:
             problem = f"contains a run with another {key} ({found.get(key)!r} there, {ours!r} here)"
             raise LimbeckError(f"{folder}: {problem}; choose another --out, or remove it")
-    return {key: found[key] for key in ("scored", "tested")}
+    return {key: found.get(key) for key in ("scored", "tested", "texts")}
+
+
+def load_teacher(request: Request) -> Matcher:
+    """The teacher, reading as many tokens as it should."""
+    matcher = load_matcher(request.teacher)
+    if request.length is not None:
+        matcher.limit_tokens(request.length)
+    return matcher
 
 
 def _sizes(matcher: Matcher | None, data: RankingData, searches: bool, minutes: float | None) -> dict[str, Any]:
-    """How many queries a teacher that re-ranks can score in the time: a quarter for training, a tenth for test."""
-    if searches or matcher is None:
-        return {"scored": None, "tested": 1000}
+    """How many texts a teacher can read in the time.
+
+    One that re-ranks scores queries: for a quarter of the time those for training, for a tenth those for test. One with
+    vectors embeds training texts for an eighth of the time.
+    """
+    sizes = {"scored": None, "tested": 1000, "texts": None}
+    if matcher is None or (searches and minutes is None):
+        return sizes
+    if searches:
+        assert minutes is not None
+        return sizes | {"texts": max(FEWEST_TEXTS, int(60 * minutes / 8 / _seconds_per_query(matcher, data)))}
     pairs = [(text, data.corpus[key]) for (_, text), key in zip(data.queries.items(), data.corpus, strict=False)][:32]
     matcher.score(pairs[:4])
     began = time.monotonic()
@@ -132,11 +156,22 @@ def _sizes(matcher: Matcher | None, data: RankingData, searches: bool, minutes: 
     scored = min(max(seconds / 4 / (POOL * each), SCORED[0]), SCORED[1])
     tested = min(max(seconds / 10 / (3 * DEPTH * each), TESTED[0]), TESTED[1])
     say(f"the teacher scores a pair in {1000 * each:.1f} ms: {scored:.0f} queries to train on, {tested:.0f} to test")
-    return {"scored": int(scored), "tested": int(tested)}
+    return sizes | {"scored": int(scored), "tested": int(tested)}
+
+
+def _seconds_per_query(matcher: Any, data: RankingData) -> float:
+    """The time that a teacher needs to embed a query, in batches."""
+    queries = data.queries.take(range(min(len(data.queries), SAMPLE)))
+    matcher.encode(queries[:4], 0)
+    began = time.monotonic()
+    matcher.encode(queries, 0)
+    return (time.monotonic() - began) / len(queries)
 
 
 def _training_texts(data: RankingData, base: dict[str, Any]) -> int:
-    return len(data.queries) + base["data"]["spans"] * len(data.corpus)
+    most = base["data"].get("train_queries")
+    queries = len(data.queries) if most is None else min(len(data.queries), most)
+    return queries + base["data"]["spans"] * len(data.corpus)
 
 
 def _exams(task: Any, searches: bool, scores: bool) -> tuple[Exam, Exam]:

@@ -86,14 +86,27 @@ def _write(place: Path, corpus: Texts, seed: int) -> None:
 
 
 def base_recipe(
-    teacher: dict[str, Any], source: str, data: RankingData, searches: bool, depth: int, seed: int, scored: int | None
+    teacher: dict[str, Any],
+    source: str,
+    data: RankingData,
+    searches: bool,
+    depth: int,
+    seed: int,
+    scored: int | None,
+    texts: int | None = None,
 ) -> dict[str, Any]:
-    """The parts of a recipe that all students share. `scored` limits the training queries that a teacher scores."""
+    """The parts of a recipe that all students share.
+
+    `scored` limits the training queries that a teacher scores, `texts` the queries and spans that it embeds.
+    """
     labelled = any(grade > 0 for grades in data.qrels.get("test", {}).values() for grade in grades.values())
-    asks = {"source": source, "dev_queries": 100, "test_queries": 1000 if searches else 300}
+    asks: dict[str, Any] = {"source": source, "dev_queries": 100, "test_queries": 1000 if searches else 300}
     asks["spans"] = max(1, min(8, SPANS // max(1, len(data.corpus))))
     asks |= {} if labelled and "model" in teacher else {"held_out": 200}
     asks |= {} if searches else {"train_queries": scored}
+    if texts is not None:
+        asks["train_queries"] = min(texts, len(data.queries))
+        asks["spans"] = min(asks["spans"], max(0, texts - len(data.queries)) // max(1, len(data.corpus)))
     evaluation = {
         "task": "retrieve" if searches else "rerank", "depth": depth, "dev_depth": 20, "measures": ["ndcg@10"],
         "baselines": ["bm25"], "analyses": [],

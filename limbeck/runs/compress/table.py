@@ -54,6 +54,7 @@ class Compressed:
     folder: Path
     rows: list[ResultRow]
     recommended: str  # the row of the student to take
+    student_name: str  # without the runtime
     meets: bool  # whether it is what was asked for
     verdict: Verdict
     front: list[str]
@@ -148,6 +149,7 @@ def read_compressed(folder: Path) -> Compressed:
             folder,
             [ResultRow(**row) for row in found["rows"]],
             told["recommended"],
+            told["student"],
             told["meets"],
             Verdict(Level[told["verdict"]["level"]], **given),
             told["front"],

@@ -9,10 +9,12 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import limbeck as lb
+from limbeck.data import RankingData, Texts
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
 from limbeck.recipe import load_recipe
 from limbeck.runs.compress.run import Compression, compress
+from limbeck.runs.compress.source import base_recipe
 from limbeck.runs.compress.table import read_compressed
 from limbeck.runs.run import distill
 
@@ -146,3 +148,23 @@ def test_a_teacher_that_is_no_better_than_bm25_is_reported_before_students_are_t
     monkeypatch.setattr(Compression, "_table", lambda *_, **__: None)
     compress(str(dual), str(beir), tmp_path / "out")
     assert any("no better than BM25" in line for line in said[:-1]) and said[-1] == "training"
+
+
+def test_a_teacher_reads_as_many_tokens_as_it_is_told(dual, beir, tmp_path, few_steps):
+    compress(str(dual), str(beir), tmp_path / "short", minutes=0.001, length=4)
+    compress(str(dual), str(beir), tmp_path / "whole", minutes=0.001)
+    short, whole = ((tmp_path / name / "teacher" / "lists.json").read_text() for name in ("short", "whole"))
+    assert short != whole
+    assert load_recipe(tmp_path / "short" / "recipe.yaml").teacher.length == 4
+    with pytest.raises(LimbeckError, match="another length"):
+        compress(str(dual), str(beir), tmp_path / "short", minutes=0.001)
+
+
+@pytest.mark.parametrize(
+    ("texts", "queries", "spans"), [(10_000, 3, 8), (5, 3, 1), (4, 3, 0), (2, 2, 0), (None, None, 8)]
+)
+def test_a_short_run_trains_on_fewer_texts(texts, queries, spans):
+    corpus, three = ({f"{name}{at}": "a text" for at in range(count)} for name, count in (("d", 2), ("q", 3)))
+    data = RankingData("few", Texts.from_dict(corpus), Texts.from_dict(three), {"test": {}})
+    found = base_recipe({"model": "minilm"}, "few", data, True, 10, 0, None, texts)["data"]
+    assert (found.get("train_queries"), found["spans"]) == (queries, spans)
