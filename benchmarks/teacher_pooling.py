@@ -15,20 +15,28 @@ from limbeck.recipe.files import load_recipe
 from limbeck.runs.ranking_task import RankingTask
 from limbeck.runs.teacher_step import prepare_teacher
 
-DEV = ["data.dev_queries=150", "evaluation.dev_depth=20"]
+SIZE = [
+    "data.train_queries=720",
+    "data.dev_queries=150",
+    "evaluation.dev_depth=20",
+    "teacher.train.query_length=16",
+    "teacher.train.document_length=48",
+    "teacher.stages.0.epochs=0.375",  # 270 of the 720 queries
+    "teacher.stages.0.lists.size=5",
+]
 RATES = (1e-4, 2e-4)
 POOLINGS = {"cls": 0.1, "mean": 0.1, "segments": 0.0}  # with the dropout on the pooled output
 
 
 def trained(pooling: str, dropout: float, lr: float) -> float:
     overrides = [
-        *DEV,
+        *SIZE,
         f"teacher.train.pooling={pooling}",
         f"teacher.train.dropout={dropout}",
         f"teacher.stages.0.lr={lr}",
     ]
     with tempfile.TemporaryDirectory() as folder:
-        session = RankingTask(load_recipe("demo", overrides), Path(folder))
+        session = RankingTask(load_recipe("defense-laptop", overrides), Path(folder))
         teacher = prepare_teacher(session)
         assert teacher is not None and session.judged_dev is not None
         return session.judged_dev(teacher)["ndcg@10"]
@@ -36,7 +44,7 @@ def trained(pooling: str, dropout: float, lr: float) -> float:
 
 def untrained() -> dict[str, float]:
     """The untrained start: as a dual encoder, and as the cross-encoder that starts from it."""
-    session = RankingTask(load_recipe("demo", DEV), Path())
+    session = RankingTask(load_recipe("defense-laptop", SIZE), Path())
     assert session.judged_dev is not None
     teacher = session.recipe.teacher
     assert teacher is not None and teacher.train is not None

@@ -1,6 +1,6 @@
 """A grid of runs: every combination of some settings, several seeds, one table with significance.
 
-    sweep("demo", over=["objective=one_hot,softmax_ce", "student.dim=64,128"], seeds=3)
+    sweep("defense-laptop", over=["objective=one_hot,softmax_ce", "student.dim=64,128"], seeds=3)
 
 A sweep's directory is like a run's, with more than one student:
 

@@ -37,8 +37,8 @@ def test_help_names_every_verb(limbeck):
 
 
 def test_recipes_lists_what_ships(limbeck):
-    assert "demo" in limbeck("recipes").out
-    assert "demo" in json.loads(limbeck("recipes", "--json").out)
+    assert "defense-laptop" in limbeck("recipes").out
+    assert "defense-laptop" in json.loads(limbeck("recipes", "--json").out)
 
 
 def test_distill_prints_a_table_or_json_and_report_makes_the_page_again(limbeck, recipe, tmp_path):

@@ -18,7 +18,7 @@ HELP = [[], ["--help"], ["--version"], ["recipes"], *([verb, "--help"] for verbs
 WRONG = [
     ["distill", "/no/recipe.yaml"],
     ["sweep", "/no/recipe.yaml", "--over", "seed=1,2"],
-    ["distill", "demo", "--report-to", "nothing"],
+    ["distill", "defense-laptop", "--report-to", "nothing"],
     ["annotate", "/no/model", "/no/data", "--out", "/no/out"],
     ["annotate", "/no/model", "pydocs", "--out", "/no/out"],
     ["index", "/no/model", "/no/data", "--out", "/no/out"],

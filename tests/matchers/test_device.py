@@ -185,7 +185,7 @@ def test_an_interaction_without_weights_saves_nothing(tiny_bert: str) -> None:
 
 
 def test_a_recipe_names_a_device() -> None:
-    recipe = load_recipe("demo", ["device=cuda:1"])
-    assert recipe.device == "cuda:1" and load_recipe("demo").device is None
+    recipe = load_recipe("defense-laptop", ["device=cuda:1"])
+    assert recipe.device == "cuda:1" and load_recipe("defense-laptop").device is None
     with pytest.raises(LimbeckError, match=r"device: device 'gpu': is not a device; use cpu"):
-        load_recipe("demo", ["device=gpu"])
+        load_recipe("defense-laptop", ["device=gpu"])

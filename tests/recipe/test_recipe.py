@@ -75,8 +75,8 @@ def test_a_mistake_is_named_with_its_line_and_remedy(tmp_path, old, new, line, m
 
 
 def test_a_missing_recipe_suggests_one_that_ships(tmp_path):
-    with pytest.raises(LimbeckError, match="no such recipe; did you mean 'demo'"):
-        load_recipe("demmo")
+    with pytest.raises(LimbeckError, match="no such recipe; did you mean 'own-data'"):
+        load_recipe("own-dat")
 
 
 def test_overrides_reach_every_level_and_keep_the_original():

@@ -27,7 +27,7 @@ def test_every_shipped_recipe_fits_the_schema(name):
     "student", [{"kind": "dipair", "scale": 20}, {"kind": "colbert", "dim": "many"}, {"kind": "dual_encoder", "no": 1}]
 )
 def test_the_schema_refuses_what_a_recipe_refuses(student):
-    values = {**read_recipe("demo")[1], "student": student}
+    values = {**read_recipe("defense-laptop")[1], "student": student}
     assert not Draft202012Validator(recipe_schema()).is_valid(values)
 
 
