@@ -10,9 +10,9 @@ from limbeck.cli.options import DEVICE
 
 TEACHER, DATA, LENGTH = "minilm", "pydocs:all", 64
 QUESTIONS = [
-    "how do I copy a file",
-    "read a csv file into rows",
-    "wait for a thread to finish",
+    "how do I sort a list by a key",
+    "make a temporary directory",
+    "eigenvalues of a symmetric matrix",
 ]
 
 

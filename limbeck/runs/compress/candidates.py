@@ -39,6 +39,7 @@ class Candidate:
     recipe: Recipe
     rungs: tuple[int, ...]
     cost: float  # of a training step, relative to one layer that reads queries; for estimates
+    without_labels: str | None = None  # the same student without labels, which it has to beat
 
     @property
     def is_static(self) -> bool:
@@ -97,17 +98,18 @@ def of_dual_encoder(
     asymmetric = {**common, "document": "teacher"}
     static = asymmetric | {"encoder": "static"}
     yield _candidate("static", base, static, [], (0,), STATIC_COST)
-    if labelled >= FEWEST_LABELS:
-        yield _candidate(f"static, {LABELS}", base, static, [_label_stage(labelled, 1e-3)], (1,), STATIC_COST)
     steps = _steps(texts[0], BATCH)
     stages = [_matching("match_embeddings(of=queries)", steps * factor) for factor in GROWTH]
     counts = [count for count in (2, 3, 1) if count < there]  # one layer is hardly ever better than a static encoder
-    for count in counts:
-        student = asymmetric | {"layers": kept_layers(count, there), "inner_dropout": 0.0}
+    layered = {count: asymmetric | {"layers": kept_layers(count, there), "inner_dropout": 0.0} for count in counts}
+    for count, student in layered.items():
         yield _candidate(_layers(count), base, student, stages, (1, 2, 3), count)
-        if labelled >= FEWEST_LABELS and count == 3:
+    if labelled >= FEWEST_LABELS:
+        last = _label_stage(labelled, 1e-3)
+        yield _candidate(f"static, {LABELS}", base, static, [last], (1,), STATIC_COST, "static")
+        if 3 in layered:
             both = [*stages[:2], _label_stage(labelled, 1e-4)]
-            yield _candidate(f"{_layers(count)}, {LABELS}", base, student, both, (3,), count)
+            yield _candidate(f"{_layers(3)}, {LABELS}", base, layered[3], both, (3,), 3, _layers(3))
     if keep_documents:
         return
     stages = [_matching("match_embeddings", _steps(sum(texts), BATCH) * factor) for factor in GROWTH]
@@ -142,11 +144,18 @@ def of_scores(base: dict[str, Any], texts: tuple[int, int], scored: int, start: 
 
 
 def _candidate(
-    name: str, base: dict[str, Any], student: dict[str, Any], stages: list[Any], rungs: tuple[int, ...], cost: float
+    name: str,
+    base: dict[str, Any],
+    student: dict[str, Any],
+    stages: list[Any],
+    rungs: tuple[int, ...],
+    cost: float,
+    without_labels: str | None = None,
 ) -> Candidate:
     told = f"`limbeck compress` of {base['teacher'].get('model') or base['teacher'].get('scores')}: {name}"
     values = base | {"name": name.replace(", ", "-").replace(" ", "-"), "description": told}
-    return Candidate(name, parse_recipe(values | {"student": student, "stages": stages}, name), rungs, cost)
+    recipe = parse_recipe(values | {"student": student, "stages": stages}, name)
+    return Candidate(name, recipe, rungs, cost, without_labels)
 
 
 def _lengths(start: Start) -> dict[str, int]:

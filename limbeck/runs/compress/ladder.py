@@ -29,6 +29,7 @@ from limbeck.training.stages import OutOfTime
 
 NOT_TRIED = "not tried: no time left"
 AS_FAST = 1.05  # times: within the noise of a timing
+LEAST_GAIN = 1.01  # times the quality without labels, for a student that learns from labels
 SPARE = 1.15  # an estimate is multiplied by this
 RECORD = "progress.json"
 
@@ -140,7 +141,17 @@ class Ladder:
         known.dev = self.dev.judge(self.bench.ranking(self.matchers[name], self.dev)).means[self.dev.measure]
         steps_done = self._steps(name)
         say(f"{name}: {known.dev:.3f} on dev " + (f"after {steps_done} steps" if steps_done else "in closed form"))
+        self._stop_without_gain(name)
         self._write(name)
+
+    def _stop_without_gain(self, name: str) -> None:
+        """Stop a student that learnt from labels if they added nothing."""
+        known, other = self.progress[name], self.candidates[name].without_labels
+        without = self.progress[other] if other is not None else None
+        if without is not None and without.has_student and known.dev < LEAST_GAIN * without.dev:
+            told = f"labels add less than 1% to {other} on dev ({known.dev:.3f} against {without.dev:.3f})"
+            known.note, known.over = told, True
+            say(f"{name}: {told}")
 
     def _train_rung(self, name: str, rung: int, deadline: float | None) -> None:
         place, recipe = self.place(name), self.candidates[name].recipe_at(rung)
@@ -164,7 +175,10 @@ class Ladder:
         return sum(self.candidates[name].new_steps(rung) for rung in range(reached + 1))
 
     def _estimate(self, name: str, rung: int) -> float:
-        """Seconds of a rung: from the candidate's last rung, or from the one whose steps cost nearest to its own."""
+        """Seconds of a rung: from the candidate's last rung, or from the one whose steps cost nearest to its own.
+
+        A static encoder's steps say nothing of those of a transformer, and the other way round.
+        """
         candidate, own = self.candidates[name], self.progress[name]
         steps = candidate.new_steps(rung)
         if own.has_student and self.candidates[name].new_steps(own.rung):
@@ -172,7 +186,9 @@ class Ladder:
         seen = [
             (abs(self.candidates[other].cost - candidate.cost), known.rate / self.candidates[other].cost)
             for other, known in self.progress.items()
-            if known.has_student and self.candidates[other].new_steps(known.rung)
+            if known.has_student
+            and self.candidates[other].new_steps(known.rung)
+            and self.candidates[other].is_static == candidate.is_static
         ]
         return SPARE * min(seen)[1] * candidate.cost * steps if seen else 0.0
 

@@ -31,7 +31,7 @@ def test_students_learn_from_labels_if_there_are_enough():
     start = Start("minilm", 6, 128)
     assert not any("labels" in name for name in names(of_dual_encoder(DUAL, (5000, 3000), start, True, labelled=199)))
     found = {each.name: each for each in of_dual_encoder(DUAL, (5000, 3000), start, True, labelled=200)}
-    assert list(found)[:5] == ["static", "static, labels", "2 layers", "3 layers", "3 layers, labels"]
+    assert list(found)[:6] == ["static", "2 layers", "3 layers", "1 layer", "static, labels", "3 layers, labels"]
     (stage,) = found["static, labels"].recipe.stages
     assert stage.steps == 8 and stage.only_labels  # five epochs of 200 queries, 128 a step
     assert [each.takes_texts for each in found["3 layers, labels"].recipe.stages] == [True, True, False]

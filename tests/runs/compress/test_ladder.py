@@ -1,0 +1,45 @@
+"""The estimates that decide whether a rung is begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from limbeck.runs.compress.candidates import Start, of_dual_encoder
+from limbeck.runs.compress.ladder import SPARE, Clock, Ladder, Progress
+from tests.runs.compress.test_candidates import DUAL
+
+
+@pytest.fixture
+def ladder(tmp_path: Path) -> Ladder:
+    nothing: Any = None
+    found = list(of_dual_encoder(DUAL, (5000, 3000), Start("minilm", 6, 128), False, labelled=200))
+    return Ladder(nothing, nothing, tmp_path, found, nothing, Clock(None))
+
+
+def test_a_static_encoder_says_nothing_of_the_time_of_layers(ladder: Ladder) -> None:
+    ladder.progress["static, labels"] = Progress(rung=0, rate=9.0)
+    assert ladder._estimate("2 layers", 0) == 0.0
+
+
+def test_the_time_of_a_rung_follows_from_the_steps_of_a_similar_student(ladder: Ladder) -> None:
+    ladder.progress["2 layers"] = Progress(rung=0, rate=0.2)
+    steps = ladder.candidates["3 layers"].new_steps(0)
+    assert ladder._estimate("3 layers", 0) == pytest.approx(SPARE * 0.3 * steps)
+    assert ladder._estimate("2 layers", 1) == pytest.approx(SPARE * 0.2 * 2 * steps)
+    assert ladder._estimate("static, labels", 0) == 0.0
+
+
+@pytest.mark.parametrize(("dev", "stopped"), [(0.5049, True), (0.5051, False)])
+def test_a_student_has_to_gain_from_labels(ladder: Ladder, dev: float, stopped: bool) -> None:
+    ladder.progress |= {"static": Progress(rung=0, dev=0.5), "static, labels": Progress(rung=0, dev=dev, over=True)}
+    ladder._stop_without_gain("static, labels")
+    assert ladder.progress["static, labels"].is_stopped is stopped
+
+
+def test_a_student_of_labels_goes_on_if_the_other_has_no_result(ladder: Ladder) -> None:
+    ladder.progress["static, labels"] = Progress(rung=0, dev=0.1)
+    ladder._stop_without_gain("static, labels")
+    assert not ladder.progress["static, labels"].is_stopped
