@@ -86,7 +86,7 @@ def show(found: Compressed) -> None:
     for name, note in found.notes.items():
         out.print(f"{name}: {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
     print_warnings(found.warnings)
-    out.print(f"\nfront        {', '.join(found.front)}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"\nfront        {'; '.join(found.front)}", highlight=False, markup=False, soft_wrap=True)
     out.print(f"recommended  {found.recommended}", highlight=False, markup=False, soft_wrap=True)
     for line in found.next_steps:
         out.print(f"             {line}", highlight=False, markup=False, soft_wrap=True)

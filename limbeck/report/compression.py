@@ -31,8 +31,7 @@ def the_front(run: RunFiles) -> Section | None:
         )
         for row in rows
     ]
-    best = sorted((row for row in rows if row.name in facts.front), key=lambda row: row.ms_per_query or 0.0)
-    path = [(row.ms_per_query or 0.0, row.measures[measure]) for row in best]
+    path = _rising([(row.ms_per_query or 0.0, row.measures[measure]) for row in rows if row.name in facts.front])
     plot = Scatter(points, "milliseconds per query", measure_title(measure), log_x=True, path=path)
     caption = "Square: teacher. Diamond: baseline. Circle: student. Every point has its bytes per document in its hint."
     blocks: list[Block] = [Text(_headline(facts, rows, measure), lead=True), PlotFigure(plot, caption, height=430)]
@@ -40,7 +39,21 @@ def the_front(run: RunFiles) -> Section | None:
     if chosen is not None:
         blocks.append(Figures(_figures(chosen, measure)))
     explanation = "Better is up and to the left; the time axis is logarithmic. The line joins the front."
+    if facts.search_ms is not None:
+        explanation += " BM25's time is that of its search; the others' is the time until the query's vector is there."
     return Section("The front", blocks, explanation)
+
+
+def _rising(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """From left to right, the points that are higher than all before them.
+
+    A front can have others: one that needs less time to search, or a smaller index.
+    """
+    path: list[tuple[float, float]] = []
+    for ms, quality in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not path or quality > path[-1][1]:
+            path.append((ms, quality))
+    return path
 
 
 def _size(row: ModelRow) -> str:
