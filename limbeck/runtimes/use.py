@@ -38,15 +38,19 @@ def use_runtime(matcher: Matcher, runtime: str) -> Matcher:
     _require_possible(matcher, runtime)
     compiled = [CompiledEncoder(each, runtime, pooled_by_its_owner(matcher, each)) for each in encoders(matcher)]
     try:
-        for each, signatures in zip(compiled, _signatures(matcher, compiled), strict=True):
-            if not signatures:
-                raise CannotExport("only parts of it are called")
+        called = list(zip(compiled, _signatures(matcher, compiled), strict=True))
+        if matcher.reads_stored_outputs:  # so it may have a tower that nothing calls
+            called = [(each, signatures) for each, signatures in called if signatures]
+        if not called or not all(signatures for _, signatures in called):
+            raise CannotExport("only parts of it are called")
+        for each, signatures in called:
             for signature in signatures:
                 each.session(signature)
     except CannotExport as error:
         kinds = ", ".join(dict.fromkeys(type(each.encoder).__name__ for each in compiled))
         say(f"--runtime {runtime}: {kinds} cannot be exported ({error}); it runs in torch")
         return matcher
+    compiled = [each for each, _ in called]
     for each in compiled:
         each.encoder.forward = each
     matcher.runtime = runtime

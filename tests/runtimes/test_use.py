@@ -9,6 +9,7 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.matchers import DualEncoder, build, load, matcher_config
 from limbeck.matchers.bf16 import use_bf16
+from limbeck.matchers.encoders import encoders
 from limbeck.runtimes import processor
 from limbeck.runtimes.choice import missing_package, require_runtime, using_runtime
 from limbeck.runtimes.use import in_runtime, use_runtime
@@ -153,3 +154,18 @@ def test_what_cannot_be_is_refused_in_one_line(family_folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openvino", None)
     with pytest.raises(LimbeckError, match=r"openvino is not installed; run `pip install 'limbeck\[openvino\]'`"):
         require_runtime("openvino")
+
+
+def test_a_tower_whose_vectors_are_stored_stays_in_torch(tiny_bert):
+    matcher = build(matcher_config(init_from=tiny_bert, layers=1, document=tiny_bert, **LENGTHS))
+    texts = ["copy a file", "open"]
+    queries, documents = (matcher.encode(texts, side) for side in (0, 1))
+    known = dict(zip(texts, documents, strict=True))
+    matcher.read_outputs_from(lambda asked, position: np.stack([known.get(text, documents[0]) for text in asked]))
+    transformers = list(encoders(matcher))
+    with in_runtime(matcher, "onnx"):
+        assert matcher.runtime == "onnx"
+        assert sum("forward" in each.__dict__ for each in transformers) == 1
+        np.testing.assert_allclose(matcher.encode(texts, 0), queries, atol=1e-4)
+        assert (matcher.encode(texts, 1) == documents).all()
+    assert not any("forward" in each.__dict__ for each in transformers)
