@@ -29,6 +29,7 @@ from limbeck.training.stages import OutOfTime
 
 NOT_TRIED = "not tried: no time left"
 AS_FAST = 1.05  # times: within the noise of a timing
+CLEARLY_WORSE = 0.97  # times the quality of another student that is as fast
 LEAST_GAIN = 1.01  # times the quality without labels, for a student that learns from labels
 SPARE = 1.15  # an estimate is multiplied by this
 RECORD = "progress.json"
@@ -78,6 +79,7 @@ class Ladder:
         self.progress = {name: self._read(name) for name in self.candidates}
         self.matchers: dict[str, Matcher] = {}
         self.changed = False  # whether anything was trained
+        self.left_out: dict[str, str] = {}  # students that are not worth measuring, and why
 
     def place(self, name: str) -> Path:
         return self.folder / STUDENTS / slug(name)
@@ -106,6 +108,20 @@ class Ladder:
         if not any(known.has_student for known in self.progress.values()):
             first = next(iter(self.progress.values()))
             raise LimbeckError(f"no student could be trained ({first.note}); run the command again")
+        self._leave_out()
+
+    @property
+    def kept(self) -> list[str]:
+        """The students to measure."""
+        return [
+            name
+            for name, known in self.progress.items()
+            if known.has_student and not known.is_stopped and name not in self.left_out
+        ]
+
+    def notes(self) -> dict[str, str]:
+        """What became of the candidates that did not go all the way."""
+        return {name: known.note for name, known in self.progress.items() if known.note} | self.left_out
 
     def _train(self, name: str, rung: int, reserve: Callable[[int], float]) -> None:
         known, candidate = self.progress[name], self.candidates[name]
@@ -202,10 +218,7 @@ class Ladder:
         going = [name for name in there if not self.progress[name].over]
         if not going or len(there) < 2:
             return
-        for name in there:
-            if name not in self.matchers:
-                self.matchers[name] = self.bench.load(self.student(name), self.documents(name))
-        ms = self.bench.times({name: self.bench.call(self.matchers[name], self.dev) for name in there}, self.dev)
+        ms = self._times(there)
         for name in reversed(going):  # of two that are alike, the cheaper one goes on
             own = self.progress[name]
             for other in there:
@@ -216,6 +229,27 @@ class Ladder:
                     say(f"{name}: {own.note}")
                     self._write(name)
                     break
+
+    def _leave_out(self) -> None:
+        """Leave out students that had their time and are clearly worse than another that is as fast."""
+        there = self.kept
+        if len(there) < 2:
+            return
+        ms, dev = self._times(there), {name: self.progress[name].dev for name in there}
+        for name in there:
+            faster = [other for other in there if other != name and ms[other] <= AS_FAST * ms[name]]
+            best = max(faster, key=dev.__getitem__, default=name)
+            if dev[name] < CLEARLY_WORSE * dev[best]:
+                told = f"{best} is better on dev ({dev[best]:.3f} against {dev[name]:.3f}) and as fast"
+                self.left_out[name] = f"left out after {self._steps(name)} steps: {told}"
+                say(f"{name}: {self.left_out[name]}")
+
+    def _times(self, names: Sequence[str]) -> dict[str, float]:
+        """Milliseconds of a query."""
+        for name in names:
+            if name not in self.matchers:
+                self.matchers[name] = self.bench.load(self.student(name), self.documents(name))
+        return self.bench.times({name: self.bench.call(self.matchers[name], self.dev) for name in names}, self.dev)
 
     def _read(self, name: str) -> Progress:
         found = read_if_whole(self.place(name) / RECORD) if self.place(name).exists() else None

@@ -81,11 +81,10 @@ class Compression:
         self._warn_of_bm25()
         ladder = Ladder(setting.task, self.bench, self.folder, setting.candidates, setting.dev, self.clock)
         ladder.climb(self._reserve)
-        measured = [name for name, known in ladder.progress.items() if known.has_student and not known.is_stopped]
-        for name in measured:
+        for name in ladder.kept:
             load = partial(self.bench.load, ladder.student(name), ladder.documents(name))
             self._measure(name, "student", load, ladder.student(name).name, ladder.candidates[name].is_static)
-            if name != measured[-1]:
+            if name != ladder.kept[-1]:
                 self._table(ladder, final=False)
         return self._table(ladder, final=True)
 
@@ -177,7 +176,7 @@ class Compression:
             self.setting.test.measure,
             {name: ladder.student(name) for name in kept},
             frozenset(name for name in kept if ladder.candidates[name].keeps_documents),
-            {name: known.note for name, known in ladder.progress.items() if known.note},
+            ladder.notes(),
             time.monotonic() - self.clock.began,
             self.setting.searches,
             final,

@@ -43,3 +43,14 @@ def test_a_student_of_labels_goes_on_if_the_other_has_no_result(ladder: Ladder) 
     ladder.progress["static, labels"] = Progress(rung=0, dev=0.1)
     ladder._stop_without_gain("static, labels")
     assert not ladder.progress["static, labels"].is_stopped
+
+
+@pytest.mark.parametrize(("dev", "ms", "left_out"), [(0.48, 2.0, True), (0.49, 2.0, False), (0.48, 0.5, False)])
+def test_a_student_that_is_clearly_worse_and_slower_is_left_out(
+    ladder: Ladder, monkeypatch: pytest.MonkeyPatch, dev: float, ms: float, left_out: bool
+) -> None:
+    ladder.progress |= {"static": Progress(rung=0, dev=0.5, over=True), "2 layers": Progress(rung=0, dev=dev)}
+    monkeypatch.setattr(ladder, "_times", lambda names: {"static": 1.0, "2 layers": ms})
+    ladder._leave_out()
+    assert ladder.kept == (["static"] if left_out else ["static", "2 layers"])
+    assert ("2 layers" in ladder.notes()) is left_out and not ladder.progress["2 layers"].over
