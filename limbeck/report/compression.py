@@ -12,6 +12,8 @@ from limbeck.report.plots import Point, Scatter
 from limbeck.report.results import comparison
 from limbeck.report.run_files import CompressionFacts, ModelRow, RunFiles
 
+FEW = 8  # points that can all have their names
+
 
 def the_front(run: RunFiles) -> Section | None:
     """Quality against milliseconds per query; a line joins the models that no other is better than."""
@@ -27,7 +29,7 @@ def the_front(run: RunFiles) -> Section | None:
             f"{row.name} (recommended)" if row.name == facts.recommended else row.name,
             row.kind,
             _size(row),
-            row.name in named,
+            len(rows) <= FEW or row.name in named,
         )
         for row in rows
     ]
