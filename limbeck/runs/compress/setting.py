@@ -101,7 +101,6 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
         told = f"students are compared on {len(test.queries)} queries, so differences may be chance"
         task.warn(f"{told}; hundreds are better")
     if known is None:
-        folder.mkdir(parents=True, exist_ok=True)
         write_sealed(folder / PLAN, asdict(request) | sizes)
     write_recipe(found[0].recipe, folder / "recipe.yaml")
     task.teacher = matcher
