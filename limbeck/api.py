@@ -106,7 +106,7 @@ def compress(
     minutes: float | None = 30,
     index: str | Path | None = None,
     vectors: str | Path | None = None,
-    start: str | Path = "minilm",
+    start: str | Path | None = None,
     threads: int = 1,
     seed: int = 0,
     length: int | None = None,
@@ -118,10 +118,10 @@ def compress(
     """Distil a teacher into students along the whole range of cost and recommend one, as `limbeck compress` does.
 
     `budget` is "2ms", "1KB/doc" or both; `keep` is the share of the teacher's quality. `index` or `vectors` are the
-    teacher's document vectors, which the students keep. `start` is what students of a re-ranker start from. `length`
-    is the number of tokens that the teacher reads of a text. The report shows how the recommended student answers
-    `questions`. If it is killed, or the minutes are over, call it again to go on. `report_to` names trackers, as in
-    `distill`.
+    teacher's document vectors, which the students keep. `start` is what students of a re-ranker start from; MiniLM by
+    default. `length` is the number of tokens that the teacher reads of a text. The report shows how the recommended
+    student answers `questions`. If it is killed, or the minutes are over, call it again to go on. `report_to` names
+    trackers, as in `distill`.
 
     >>> import limbeck as lb
     >>> found = lb.compress("runs/mine", "my-data", "my-students", keep="90%", minutes=1)
@@ -140,7 +140,7 @@ def compress(
     budgets = [budget] if isinstance(budget, str) else list(budget)
     with _working(device, progress), using_trackers(report_to):
         return run(
-            str(teacher), str(data), out, budgets, keep, minutes, kept, str(start), threads, seed, length, questions
+            str(teacher), str(data), out, budgets, keep, minutes, kept, _text(start), threads, seed, length, questions
         )
 
 

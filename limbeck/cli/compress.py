@@ -32,7 +32,9 @@ def register(app: typer.Typer) -> None:
         minutes: float = typer.Option(30, "--minutes", help="Time for the whole run."),
         index: Path = typer.Option(None, "--index", help="Keep the document vectors of this index of the teacher."),
         vectors: Path = typer.Option(None, "--vectors", help="Keep the teacher's document vectors of this .npy file."),
-        start: str = typer.Option("minilm", "--start", help="What students of a re-ranker, or of scores, start from."),
+        start: str = typer.Option(
+            None, "--start", help="What students of a re-ranker, or of scores, start from; minilm by default."
+        ),
         threads: int = typer.Option(1, "--threads", min=1, help="Threads that queries are timed on."),
         seed: int = typer.Option(0, "--seed", min=0, max=2**31 - 1),
         length: int = typer.Option(

@@ -77,7 +77,7 @@ class Compression:
             self._measure("teacher", "teacher", self._load_teacher, "")
             self._bm25()
         if not setting.searches:
-            self._measure(f"{setting.request.start}, as it is", "baseline", self._load_start, "")
+            self._measure(f"{setting.request.students_start}, as it is", "baseline", self._load_start, "")
         self._warn_of_bm25()
         ladder = Ladder(setting.task, self.bench, self.folder, setting.candidates, setting.dev, self.clock)
         ladder.climb(self._reserve)
@@ -210,7 +210,7 @@ def compress(
     keep: str | float | None = None,
     minutes: float | None = 30,
     vectors: str | None = None,
-    start: str = "minilm",
+    start: str | None = None,
     threads: int = 1,
     seed: int = 0,
     length: int | None = None,
@@ -225,8 +225,10 @@ def compress(
         raise LimbeckError(f"--minutes {minutes:g}: no student can be trained in it; give a number above 0")
     clock, existed = Clock(minutes), folder.exists()
     try:
-        setting = prepare(Request(_model(teacher), str(data), vectors, _model(start), seed, length), folder, minutes)
-    except LimbeckError:
+        setting = prepare(
+            Request(_model(teacher), str(data), vectors, start and _model(start), seed, length), folder, minutes
+        )
+    except Exception:
         if not existed:
             shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
         raise

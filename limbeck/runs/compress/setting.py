@@ -35,9 +35,13 @@ class Request:
     teacher: str
     data: str
     vectors: str | None = None  # an index or a file
-    start: str = "minilm"
+    start: str | None = None  # of students that learn scores; MiniLM by default
     seed: int = 0
     length: int | None = None  # tokens of a text that the teacher reads; as many as it can by default
+
+    @property
+    def students_start(self) -> str:
+        return self.start or "minilm"
 
 
 @dataclass
@@ -75,9 +79,13 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     searches = matcher is not None and has_one_vector(matcher)
     if request.vectors is not None and not searches:
         raise LimbeckError(f"{request.teacher}: has no document vectors to keep; drop --index and --vectors")
+    if request.start is not None and searches:
+        raise LimbeckError(
+            "--start is for students of a re-ranker or of scores; students of this teacher start from it"
+        )
     if matcher is not None and matcher.outputs != 1:
         raise LimbeckError(f"{request.teacher}: gives {matcher.outputs} scores per pair; rankings need one")
-    start = Start.of(request.teacher if searches else request.start)
+    start = Start.of(request.teacher if searches else request.students_start)
     source, data, warning = with_queries(request.data, folder, request.seed)
     sizes = known or _sizes(matcher, data, searches, minutes)
     teacher: dict[str, Any] = {"scores": request.teacher} if scores else {"model": request.teacher}
@@ -100,11 +108,11 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     if len(test.queries) < FEW_QUERIES:
         told = f"students are compared on {len(test.queries)} queries, so differences may be chance"
         task.warn(f"{told}; hundreds are better")
+    task.reference.check_given()
     if known is None:
         write_sealed(folder / PLAN, asdict(request) | sizes)
     write_recipe(found[0].recipe, folder / "recipe.yaml")
     task.teacher = matcher
-    task.reference.check_given()
     task.reference.read_given()
     return Setting(request, task, data, matcher, found, dev, test)
 
