@@ -497,17 +497,21 @@ def export(
     """
     from limbeck.runtimes.export import export_model
     from limbeck.runtimes.gate import LOSS, Gate
-    from limbeck.runtimes.sample import sample_of
+    from limbeck.runtimes.sample import Sample, sample_of
 
     asked = Gate(loss=LOSS if max_loss is None else max_loss) if gate is None else Gate(gate, max_loss)
-    with _working("cpu", progress):
+
+    def read_sample() -> Sample:
         sample = sample_of(_text(data))
         if max_loss is not None and sample.judged is None:
             problem = (
                 f"{sample.source}: has no judged queries to measure a loss on" if data else "--max-loss needs --data"
             )
             raise LimbeckError(f"{problem}; give data with judgements, or --gate instead of --max-loss")
-        return export_model(model, out, sample, int8, asked)
+        return sample
+
+    with _working("cpu", progress):
+        return export_model(model, out, read_sample, int8, asked)
 
 
 def push(student: str | Path, name: str, *, private: bool = False, progress: bool | None = None) -> Pushed:

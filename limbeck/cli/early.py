@@ -20,16 +20,20 @@ def require_data(*sources: str | Path | None) -> None:
 
 def require_model(*names: str | Path | None) -> None:
     """Check that every model is a folder or a name that the hub knows."""
+    from limbeck.errors import LimbeckError
     from limbeck.matchers.names import resolve
 
     for name in names:
-        if name is not None:
-            resolve(name)
+        if name is None:
+            continue
+        found = Path(resolve(name))
+        if found.exists() and not found.is_dir():
+            raise LimbeckError(f"{name}: is not a folder; give a model's folder, a hub name (owner/name) or `minilm`")
 
 
 def require_ranker(*names: str | None) -> None:
     """The same check for the arguments of `limbeck evaluate`, where BM25 and run files are not models."""
-    require_model(*(name for name in names if name is not None and name != "bm25"))
+    require_model(*(name for name in names if name is not None and name != "bm25" and not Path(name).is_file()))
 
 
 def require_index(path: str | Path) -> None:

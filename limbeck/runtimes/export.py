@@ -5,6 +5,7 @@ A dual encoder with one tower is in the layout of sentence-transformers' ONNX ba
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,16 @@ class Written:
 
 
 def export_model(
-    model: str | Path, out: str | Path, sample: Sample, int8: bool = False, gate: Gate | None = None
+    model: str | Path,
+    out: str | Path,
+    read_sample: Callable[[], Sample],
+    int8: bool = False,
+    gate: Gate | None = None,
 ) -> Written:
-    """Export a model to the folder `out`; refused, and nothing written, where it fails the gate."""
+    """Export a model to the folder `out`; refused, and nothing written, where it fails the gate.
+
+    The texts to compare on are read after the model, so that a model that cannot be exported is refused at once.
+    """
     folder, runtime = Path(out).expanduser(), "int8" if int8 else "onnx"
     require_empty_or_absent(folder, "name a folder that does not exist")
     with using_device("cpu"):
@@ -63,6 +71,7 @@ def export_model(
             f"{model}: cannot be exported: it reads {matcher.texts} texts; use --runtime {runtime} instead"
         )
     parts = parts_of(matcher, runtime, PORTABLE_BITS, str(model))
+    sample = read_sample()
     exact, exact_ndcg = _outputs(matcher, sample), judged_quality(matcher, sample)
     with directory_atomically(folder) as place:
         _write(place, matcher, parts, runtime)

@@ -35,7 +35,7 @@ def model(tiny_bert: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def exported(model: Path, tmp_path: Path) -> Path:
-    export_model(model, tmp_path / "export", SAMPLE)
+    export_model(model, tmp_path / "export", lambda: SAMPLE)
     return tmp_path / "export"
 
 
@@ -75,9 +75,9 @@ def test_sentence_transformers_loads_it(model, exported):
 
 def test_eight_bits_are_gated_and_a_refusal_writes_nothing(model, tmp_path):
     with pytest.raises(LimbeckError, match=r"below 1; leave out --int8, or accept it with --gate 0\.\d+"):
-        export_model(model, tmp_path / "refused", SAMPLE, int8=True, gate=Gate(1.0))
+        export_model(model, tmp_path / "refused", lambda: SAMPLE, int8=True, gate=Gate(1.0))
     assert not (tmp_path / "refused").exists()
-    done = export_model(model, tmp_path / "rounded", SAMPLE, int8=True, gate=Gate(0.9))
+    done = export_model(model, tmp_path / "rounded", lambda: SAMPLE, int8=True, gate=Gate(0.9))
     found = Exported.load(tmp_path / "rounded", threads=1)
     exact = load(model).encode_document(TEXTS)
     assert done.runtime == found.runtime == "int8" and 0.9 <= done.cosine < 1
@@ -87,7 +87,7 @@ def test_eight_bits_are_gated_and_a_refusal_writes_nothing(model, tmp_path):
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
 def test_scores_are_those_of_the_model(similarity, tiny_bert, tmp_path):
     build(matcher_config(start=tiny_bert, similarity=similarity, **SIZES)).save_pretrained(tmp_path / "model")
-    export_model(tmp_path / "model", tmp_path / "export", SAMPLE)
+    export_model(tmp_path / "model", tmp_path / "export", lambda: SAMPLE)
     pairs = [(query, text) for query in QUERIES for text in TEXTS]
     found = Exported.load(tmp_path / "export", threads=1).score(pairs)
     assert np.abs(found - load(tmp_path / "model").score(pairs)).max() < 1e-4
@@ -105,11 +105,11 @@ def judged_by(model: Path, best: int) -> Judged:
 def test_with_judged_queries_the_loss_of_ndcg_decides(model, tmp_path):
     """Rank 2 of 5 is worth 1 / log2(3) before and after, so nothing is lost, whatever the cosine."""
     sample = Sample(QUERIES, TEXTS, "texts of the test", judged_by(model, 1))
-    done = export_model(model, tmp_path / "kept", sample, int8=True, gate=Gate(1.0, 0.0))
+    done = export_model(model, tmp_path / "kept", lambda: sample, int8=True, gate=Gate(1.0, 0.0))
     assert np.isclose(done.exact_ndcg, 1 / np.log2(3)) and done.ndcg == done.exact_ndcg and done.lost == 0
     assert done.cosine < 1 and done.judged == "1 dev queries with 5 candidates each"
     with pytest.raises(LimbeckError, match=r"0.0% lost, more than -1.0%; leave out --int8, or accept it with --max-l"):
-        export_model(model, tmp_path / "refused", sample, int8=True, gate=Gate(0.0, -0.01))
+        export_model(model, tmp_path / "refused", lambda: sample, int8=True, gate=Gate(0.0, -0.01))
     assert not (tmp_path / "refused").exists()
 
 
@@ -166,7 +166,7 @@ PAIRS = [(query, text) for query in [*QUERIES, LONG, ""] for text in [*TEXTS[:5]
 
 @pytest.mark.parametrize("name", [*KINDS, "static queries", "classifier"])
 def test_every_kind_scores_as_the_model_does(name, every_kind, tmp_path):
-    done = export_model(every_kind[name], tmp_path / "export", SAMPLE)
+    done = export_model(every_kind[name], tmp_path / "export", lambda: SAMPLE)
     original, found = load(every_kind[name]), Exported.load(tmp_path / "export", threads=1)
     exact = original.score(PAIRS)
     assert done.cosine > 0.9999 and found.outputs == original.outputs and np.ptp(exact) > 1e-3
@@ -186,7 +186,7 @@ def test_every_kind_scores_as_the_model_does(name, every_kind, tmp_path):
 def test_every_kind_runs_where_torch_cannot_be_imported(every_kind, tmp_path):
     names = ["cross-encoder", "colbert", "static queries", "classifier"]
     for name in names:
-        export_model(every_kind[name], tmp_path / name, SAMPLE)
+        export_model(every_kind[name], tmp_path / name, lambda: SAMPLE)
     folders = [str(tmp_path / name) for name in names]
     program = (
         "import json, sys\n"
@@ -203,7 +203,7 @@ def test_every_kind_runs_where_torch_cannot_be_imported(every_kind, tmp_path):
 
 @pytest.mark.parametrize("name", ["cross-encoder", "colbert", "classifier"])
 def test_eight_bits_of_every_kind_are_near(name, every_kind, tmp_path):
-    done = export_model(every_kind[name], tmp_path / "export", SAMPLE, int8=True, gate=Gate(0.5))
+    done = export_model(every_kind[name], tmp_path / "export", lambda: SAMPLE, int8=True, gate=Gate(0.5))
     found, exact = Exported.load(tmp_path / "export", threads=1).score(PAIRS), load(every_kind[name]).score(PAIRS)
     assert 0.5 < done.cosine < 1 and 0 < np.abs(found - exact).max() < 0.3 * np.ptp(exact)
 
@@ -220,11 +220,11 @@ def test_what_needs_torch_is_refused_with_the_reason(name, tiny_bert, tmp_path):
     own, reason = REFUSED[name]
     build(matcher_config(start=tiny_bert, **LENGTHS, **own)).save_pretrained(tmp_path / "model")
     with pytest.raises(LimbeckError, match=f"model: cannot be exported: .*{reason}; use --runtime onnx instead"):
-        export_model(tmp_path / "model", tmp_path / "out", SAMPLE)
+        export_model(tmp_path / "model", tmp_path / "out", lambda: SAMPLE)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_with_files_is_not_overwritten(model, tmp_path):
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(LimbeckError, match="name a folder that does not exist"):
-        export_model(model, tmp_path, SAMPLE)
+        export_model(model, tmp_path, lambda: SAMPLE)
