@@ -13,10 +13,14 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
-from limbeck.matchers import build, matcher_config
+from limbeck.matchers import DualEncoder, build, matcher_config
 from limbeck.matchers.alignment import mean_cosine
+from limbeck.recipe.files import parse_recipe
+from limbeck.runs.open_task import open_task
 from limbeck.runs.run import distill
+from limbeck.runs.student_start import start_student
 from limbeck.runs.sweep import sweep
+from limbeck.runs.teacher_step import prepare_teacher
 
 
 @pytest.fixture
@@ -64,6 +68,24 @@ def test_a_closed_form_needs_no_stage(asymmetric, tmp_path):
     options = {name: value for name, value in asymmetric["student"].items() if name != "align"}
     started = build(matcher_config(**options | {"document": str(tmp_path / "teacher")}))
     assert closeness(fitted, teacher, texts) > 0.95 > closeness(started, teacher, texts)
+
+
+def test_two_static_students_share_one_closed_form(asymmetric, tmp_path, monkeypatch):
+    asymmetric["student"] = {
+        "init_from": "teacher", "encoder": "static", "document": "teacher", "align": True, "document_length": 16
+    }  # fmt: skip
+    recipe = parse_recipe({**asymmetric, "stages": []}, "static")
+    task = open_task(recipe, tmp_path / "run")
+    prepare_teacher(task)
+    fits, align = [], DualEncoder.align
+    monkeypatch.setattr(DualEncoder, "align", lambda *given: fits.append(1) or align(*given))
+    first, second = (start_student(task, recipe, tmp_path / "work") for _ in range(2))
+    assert len(fits) == 1
+    texts = queries(asymmetric)
+    assert (first.encode_query(texts) == second.encode_query(texts)).all()
+    assert not {id(each) for each in first.parameters()} & {id(each) for each in second.parameters()}
+    start_student(task, recipe.model_copy(update={"seed": 1}), tmp_path / "work")
+    assert len(fits) == 2
 
 
 def test_a_static_query_encoder_searches_the_teachers_index(asymmetric, tmp_path):
