@@ -2,7 +2,7 @@
 
 import limbeck as lb
 
-result = lb.distill("pydocs-softmax-ce")
+result = lb.distill("defense-laptop")
 for row in result.rows:
     print(row.name, row.measures, row.speedup)
 print(result.student.rank("how do I copy a file", documents))

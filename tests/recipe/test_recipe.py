@@ -225,7 +225,7 @@ def test_invalid_yaml_and_a_missing_path_give_different_errors(value):
 def test_what_nothing_reads_is_refused(changes, line):
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
     with pytest.raises(LimbeckError, match=line):
-        load_recipe("pydocs-one-hot", overrides)
+        load_recipe("defense-first-layers", [*overrides, "stages.0.objectives=[one_hot]"])
 
 
 TEACHER = "teacher:\n  model: some/teacher\n"
