@@ -21,14 +21,19 @@ def require_data(*sources: str | Path | None) -> None:
 def require_model(*names: str | Path | None) -> None:
     """Check that every model is a folder or a name that the hub knows."""
     from limbeck.errors import LimbeckError
-    from limbeck.matchers.names import resolve
+    from limbeck.matchers.names import is_model, model_folder, resolve
 
     for name in names:
         if name is None:
             continue
-        found = Path(resolve(name))
-        if found.exists() and not found.is_dir():
-            raise LimbeckError(f"{name}: is not a folder; give a model's folder, a hub name (owner/name) or `minilm`")
+        found, remedy = Path(resolve(name)), "give a model's folder, a hub name (owner/name) or `minilm`"
+        if not found.exists():  # on the hub
+            continue
+        if not found.is_dir():
+            raise LimbeckError(f"{name}: is not a folder; {remedy}")
+        folder = model_folder(found)
+        if not is_model(folder) and not (folder / "config.json").exists():
+            raise LimbeckError(f"{name}: cannot be loaded as a model (no config.json); {remedy}")
 
 
 def require_ranker(*names: str | None) -> None:
