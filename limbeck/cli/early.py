@@ -37,8 +37,12 @@ def require_model(*names: str | Path | None) -> None:
 
 
 def require_ranker(*names: str | None) -> None:
-    """The same check for the arguments of `limbeck evaluate`, where BM25 and run files are not models."""
-    require_model(*(name for name in names if name is not None and name != "bm25" and not Path(name).is_file()))
+    """Check that what `limbeck evaluate` compares exists: BM25, run files and indexes are no models."""
+    from limbeck.matchers.names import resolve
+
+    for name in names:
+        if name is not None and name != "bm25":
+            resolve(name)
 
 
 def require_index(path: str | Path) -> None:
