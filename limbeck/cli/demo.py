@@ -24,8 +24,7 @@ def register(app: typer.Typer) -> None:
         device: str = DEVICE,
         as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
     ) -> None:
-        """Make query encoders for MiniLM's index of the Python documentation that cost a half, a third and next to
-        nothing: about 5 minutes on 2 cores."""
+        """Make cheaper query encoders for MiniLM's index of the Python documentation: about 5 minutes on 2 cores."""
         from limbeck import api
         from limbeck.cli.compress import show
         from limbeck.console import err

@@ -19,6 +19,8 @@ WRONG = [
     ["distill", "/no/recipe.yaml"],
     ["sweep", "/no/recipe.yaml", "--over", "seed=1,2"],
     ["distill", "defense-laptop", "--report-to", "nothing"],
+    ["export", "/dev/null", "--out", "/no/out"],
+    ["export", "/etc", "--out", "/no/out"],
     ["annotate", "/no/model", "/no/data", "--out", "/no/out"],
     ["annotate", "/no/model", "pydocs", "--out", "/no/out"],
     ["index", "/no/model", "/no/data", "--out", "/no/out"],

@@ -70,6 +70,19 @@ def test_a_closed_form_needs_no_stage(asymmetric, tmp_path):
     assert closeness(fitted, teacher, texts) > 0.95 > closeness(started, teacher, texts)
 
 
+def test_a_teacher_of_scores_reads_its_stored_document_vectors(asymmetric, tmp_path):
+    asymmetric["student"] = {name: asymmetric["student"][name] for name in ("init_from", "layers")}
+    stage = {"objectives": ["softmax_ce"], "steps": 1, "batch_size": 2, "lists": {"size": 2, "pool": 2}}
+    asymmetric["data"]["spans"] = 0
+    task = open_task(parse_recipe({**asymmetric, "stages": [stage]}, "scores"), tmp_path / "run")
+    teacher = prepare_teacher(task)
+    query, documents = next(iter(task.data.queries)), list(task.data.corpus)[:3]
+    alone = teacher.score([(task.data.queries[query], task.data.corpus[key]) for key in documents])
+    found = task.teacher_run({query: documents})[query]
+    assert teacher.reads_stored_outputs
+    assert np.allclose([found[key] for key in documents], alone, atol=1e-6)
+
+
 def test_two_static_students_share_one_closed_form(asymmetric, tmp_path, monkeypatch):
     asymmetric["student"] = {
         "init_from": "teacher", "encoder": "static", "document": "teacher", "align": True, "document_length": 16
