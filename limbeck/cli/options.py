@@ -33,8 +33,8 @@ def _runtime(single: bool) -> Any:
         None,
         "--runtime",
         callback=_run_in(single),
-        help="What runs transformers: torch, onnx, openvino, int8, or auto: the fastest that keeps the quality here. "
-        "By default the fastest float32 one if it was measured, or if the job is long; otherwise torch.",
+        help="What runs transformers: torch, onnx, openvino, int8, openvino-int8, or auto: the fastest that keeps the "
+        "quality here. By default the fastest float32 one if it was measured, or if the job is long; otherwise torch.",
     )
 
 

@@ -8,7 +8,6 @@ any time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 import torch
 
 from limbeck.data.cache import cache_directory
-from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
@@ -27,12 +25,12 @@ from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.job_size import LONG
 from limbeck.runtimes.measure import Measured, measure
 from limbeck.runtimes.processor import processor_name
-from limbeck.runtimes.sample import Sample, sample_of
+from limbeck.runtimes.sample import Sample, sample_at_hand
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.stores.manifest import canonical
 
-LIBRARIES = ("torch", "transformers", "onnxruntime", "openvino")
+LIBRARIES = ("torch", "transformers", "onnxruntime", "openvino", "nncf")
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def use_best(matcher: Matcher, single: bool) -> Matcher:
     if not _can_choose(matcher):
         return matcher
     found = remembered(matcher, measured_source(), installed_runtimes())
-    choice = found or choose(matcher, _sample(), [torch.get_num_threads()])
+    choice = found or choose(matcher, sample_at_hand(), [torch.get_num_threads()])
     return use_runtime(matcher, choice.single if single else choice.batch)
 
 
@@ -102,7 +100,7 @@ def use_default(matcher: Matcher, single: bool) -> Matcher:
     choice = remembered(matcher, None, runtimes)
     can_remember = cache_directory("runtimes") is not None
     if choice is None and not single and can_remember and texts_to_run() >= LONG:
-        choice = choose(matcher, _sample(), [torch.get_num_threads()], runtimes)
+        choice = choose(matcher, sample_at_hand(), [torch.get_num_threads()], runtimes)
     if choice is None:
         return matcher
     best = choice.among(runtimes)
@@ -111,15 +109,6 @@ def use_default(matcher: Matcher, single: bool) -> Matcher:
 
 def _can_choose(matcher: Matcher) -> bool:
     return not matcher.bf16 and matcher.device.type == "cpu" and bool(encoders(matcher))
-
-
-def _sample() -> Sample:
-    """Texts of the data that the command reads, or built-in ones where these have no queries or no documents."""
-    source = measured_source()
-    if source is not None:
-        with suppress(LimbeckError):
-            return sample_of(source)
-    return sample_of()
 
 
 def choose(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequence[str] | None = None) -> Choice:

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
 
 AUTO = "auto"
+CALIBRATED = "openvino-int8"  # needs texts, to see the range of each layer's inputs
 PACKAGES = {  # what each runtime needs to run a graph and, last, to make one; and the extra that installs it
     "torch": ((), ""),
     "onnx": (("onnxruntime", "onnx"), "onnx"),
     "int8": (("onnxruntime", "onnx"), "onnx"),
     "openvino": (("openvino", "onnxruntime", "onnx"), "openvino"),
+    CALIBRATED: (("openvino", "nncf", "onnxruntime", "onnx"), "openvino"),
 }
 RUNTIMES = tuple(PACKAGES)
 FLOAT32 = ("torch", "onnx", "openvino")  # the same numbers to 1e-4, so the same identity of what is stored

@@ -14,6 +14,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.tower import config_digest
+from limbeck.runtimes.calibrated import Inputs, inputs_digest, with_calibrated_products
+from limbeck.runtimes.choice import CALIBRATED
 from limbeck.runtimes.graph_cache import cached_graph
 from limbeck.runtimes.inputs import CannotExport, Signature
 from limbeck.runtimes.int8 import with_int8_weights
@@ -29,6 +31,7 @@ class CompiledEncoder:
 
     def __init__(self, encoder: nn.Module, runtime: str, pooled: bool) -> None:
         self.encoder, self.runtime, self.pooled = encoder, runtime, pooled
+        self.calls: dict[Signature, list[Inputs]] = {}  # what a calibrated graph is fitted to
         self.torch_forward = encoder.forward
         self._names = list(inspect.signature(encoder.forward).parameters)
         self._sessions: dict[Signature, tuple[int, Session]] = {}
@@ -66,18 +69,26 @@ class CompiledEncoder:
     def graph(self, signature: Signature, bits: int | None = None) -> bytes:
         """The graph for such inputs; 8-bit weights have as many bits as suits this processor, or `bits`."""
         key = self._key(signature)
-        if self.runtime != "int8":
-            return cached_graph(key, lambda: float32_graph(self.encoder, self.torch_forward, signature))
         bits = bits or weight_bits()
 
-        def make() -> bytes:
-            plain = cached_graph(key, lambda: float32_graph(self.encoder, self.torch_forward, signature))
-            graph, products = with_int8_weights(plain, bits)
+        def plain() -> bytes:
+            return cached_graph(key, lambda: float32_graph(self.encoder, self.torch_forward, signature))
+
+        def rounded() -> bytes:
+            graph, products = with_int8_weights(plain(), bits)
             if not products:
                 raise CannotExport("it has no product with a weight that could be rounded")
             return graph
 
-        return cached_graph({**key, "bits": bits}, make)
+        if self.runtime == "int8":
+            return cached_graph({**key, "bits": bits}, rounded)
+        if self.runtime != CALIBRATED:
+            return plain()
+        calls = self.calls.get(signature, [])
+        if not calls:
+            raise CannotExport("no text to calibrate it on has such inputs")
+        calibrated = {**key, "bits": bits, "calibrated": inputs_digest(calls)}
+        return cached_graph(calibrated, lambda: with_calibrated_products(plain(), calls, bits))
 
     def _key(self, signature: Signature) -> dict[str, Any]:
         """Everything that decides a graph."""

@@ -54,7 +54,7 @@ def measure(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequ
             exact = batch(many)
         for runtime in runtimes:
             try:
-                use_runtime(matcher, runtime)
+                use_runtime(matcher, runtime, sample)
             except LimbeckError as error:  # its outputs are not torch's
                 say(str(error))
             if matcher.runtime == runtime:

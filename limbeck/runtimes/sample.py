@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from limbeck.data import load
 from limbeck.data.by_kind import by_kind
 from limbeck.data.dataset import PairData, RankingData
 from limbeck.errors import LimbeckError
+from limbeck.runtimes.choice import measured_source
 from limbeck.runtimes.judged import Judged, judged_of
 
 QUERIES, DOCUMENTS = 24, 96
@@ -46,6 +48,15 @@ def sample_of(source: str | None = None) -> Sample:
         raise LimbeckError(f"{source}: has no queries or no documents to measure on; give another data set")
     judged = by_kind(data, judged_of, lambda _: None) if source is not None else None
     return Sample(queries, documents, source or BUILT_IN, judged)
+
+
+def sample_at_hand() -> Sample:
+    """Texts of the data that the command reads, or built-in ones where these have no queries or no documents."""
+    source = measured_source()
+    if source is not None:
+        with suppress(LimbeckError):
+            return sample_of(source)
+    return sample_of()
 
 
 def _of_ranking(data: RankingData) -> tuple[list[str], list[str]]:

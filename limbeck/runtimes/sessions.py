@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from limbeck.errors import LimbeckError, first_line
-from limbeck.runtimes.choice import require_runtime
+from limbeck.runtimes.choice import PACKAGES, require_runtime
 
 
 class Session(Protocol):
@@ -62,7 +62,7 @@ class OpenVinoSession:
 def open_session(runtime: str, graph: bytes, threads: int, option: str = "--runtime") -> Session:
     """A graph in a runtime other than torch; `option` is what the user chose it with."""
     require_runtime(runtime, option, only_run=True)
-    kind = OpenVinoSession if runtime == "openvino" else OnnxSession
+    kind = OpenVinoSession if PACKAGES[runtime][0][0] == "openvino" else OnnxSession
     try:
         return kind(graph, threads)
     except Exception as error:  # each library has errors of its own

@@ -6,7 +6,7 @@ them. The float32 runtimes are checked to equal torch to 1e-4 and share its iden
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,20 +16,23 @@ from torch import nn
 from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders, pooled_by_its_owner
+from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.matchers.safe_loading import try_out
-from limbeck.progress import say
-from limbeck.runtimes.choice import require_runtime
+from limbeck.progress import reporting, say
+from limbeck.runtimes.calibrated import Inputs, inputs_digest
+from limbeck.runtimes.choice import CALIBRATED, FLOAT32, require_runtime
 from limbeck.runtimes.compiled import CompiledEncoder
 from limbeck.runtimes.inputs import CannotExport, Signature
 from limbeck.runtimes.processor import weight_bits
+from limbeck.runtimes.sample import Sample, sample_at_hand
 from limbeck.runtimes.single import short_ways
 
 TORCH = "torch"
 
 
-def use_runtime(matcher: Matcher, runtime: str) -> Matcher:
+def use_runtime(matcher: Matcher, runtime: str, sample: Sample | None = None) -> Matcher:
     """Run the matcher's transformers in `runtime` from now on. If one cannot be exported, a line says so, and all stay
-    in torch.
+    in torch. A runtime that is calibrated reads a sample of texts, by default of the data that the command reads.
     """
     require_runtime(runtime)
     use_torch(matcher)
@@ -38,13 +41,17 @@ def use_runtime(matcher: Matcher, runtime: str) -> Matcher:
     _require_possible(matcher, runtime)
     compiled = [CompiledEncoder(each, runtime, pooled_by_its_owner(matcher, each)) for each in encoders(matcher)]
     try:
-        called = list(zip(compiled, _signatures(matcher, compiled), strict=True))
+        called = list(zip(compiled, _calls(matcher, compiled, lambda: try_out(matcher)), strict=True))
         if matcher.reads_stored_outputs:  # so it may have a tower that nothing calls
-            called = [(each, signatures) for each, signatures in called if signatures]
-        if not called or not all(signatures for _, signatures in called):
+            called = [(each, calls) for each, calls in called if calls]
+        if not called or not all(calls for _, calls in called):
             raise CannotExport("only parts of it are called")
-        for each, signatures in called:
-            for signature in signatures:
+        if runtime == CALIBRATED:
+            texts = sample or sample_at_hand()
+            for each, calls in zip(compiled, _calls(matcher, compiled, lambda: _run(matcher, texts)), strict=True):
+                each.calls = calls
+        for each, calls in called:
+            for signature in calls:
                 each.session(signature)
     except CannotExport as error:
         kinds = ", ".join(dict.fromkeys(type(each.encoder).__name__ for each in compiled))
@@ -54,7 +61,7 @@ def use_runtime(matcher: Matcher, runtime: str) -> Matcher:
     for each in compiled:
         each.encoder.forward = each
     matcher.runtime = runtime
-    matcher.computed = {"runtime": "int8", "bits": weight_bits()} if runtime == "int8" else {}
+    matcher.computed = _computed(compiled, runtime)
     for tower in _towers(matcher):
         tower.single = short_ways(tower, compiled)
     return matcher
@@ -92,16 +99,19 @@ def _require_possible(matcher: Matcher, runtime: str) -> None:
         raise LimbeckError(f"--runtime {runtime}: this {matcher.kind} has no transformer to run; {remedy}")
 
 
-def _signatures(matcher: Matcher, compiled: list[CompiledEncoder]) -> list[list[Signature]]:
-    """What each transformer is called with when the matcher scores a pair."""
-    seen: list[dict[Signature, None]] = [{} for _ in compiled]
+def _calls(
+    matcher: Matcher, compiled: list[CompiledEncoder], run: Callable[[], Any]
+) -> list[dict[Signature, list[Inputs]]]:
+    """What each transformer is called with while the matcher runs in torch."""
+    seen: list[dict[Signature, list[Inputs]]] = [{} for _ in compiled]
 
-    def watched(each: CompiledEncoder, own: dict[Signature, None]) -> Any:
+    def watched(each: CompiledEncoder, own: dict[Signature, list[Inputs]]) -> Any:
         def forward(*args: Any, **kwargs: Any) -> Any:
             given = each.tensors(args, kwargs)
             if given is None:
                 raise CannotExport("its caller asks for more than its last states")
-            own[Signature.of(given, each.pooled)] = None
+            values = {name: value.numpy() for name, value in given.items()}
+            own.setdefault(Signature.of(values, each.pooled), []).append(values)
             return each.torch_forward(*args, **kwargs)
 
         return forward
@@ -110,11 +120,32 @@ def _signatures(matcher: Matcher, compiled: list[CompiledEncoder]) -> list[list[
         for each, own in zip(compiled, seen, strict=True):
             each.encoder.forward = watched(each, own)
         with torch.inference_mode():
-            try_out(matcher)
+            run()
     finally:
         for each in compiled:
             each.encoder.__dict__.pop("forward", None)
-    return [list(own) for own in seen]
+    return seen
+
+
+def _run(matcher: Any, sample: Sample) -> None:
+    """Each text or pair of a sample alone, because padding would count as states."""
+    with reporting(None):
+        if not encodes_apart(matcher):
+            for pair in sample.pairs(matcher.texts):
+                matcher.score([pair])
+            return
+        for text in sample.queries:
+            matcher.encode_query(text)
+        for text in sample.documents:
+            matcher.encode_document([text])
+
+
+def _computed(compiled: list[CompiledEncoder], runtime: str) -> dict[str, Any]:
+    """What makes outputs differ from float32."""
+    if runtime in FLOAT32:
+        return {}
+    calls = [given for each in compiled for every in each.calls.values() for given in every]
+    return {"runtime": runtime, "bits": weight_bits(), **({"calibrated": inputs_digest(calls)} if calls else {})}
 
 
 def _towers(matcher: nn.Module) -> list[Any]:

@@ -15,7 +15,7 @@ from limbeck.files import digest
 from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.pair_scorer import PairScorer
-from limbeck.runtimes.choice import using_runtime
+from limbeck.runtimes.choice import measuring_on, using_runtime
 from limbeck.scoring.heads import load_head, require_whole_head, running
 from limbeck.scoring.inputs import require_same_times
 from limbeck.scoring.list_columns import rows_of
@@ -76,7 +76,7 @@ class Worker:
         from limbeck.matchers import load
         from limbeck.scoring.whole_model import WholeModel
 
-        with using_runtime(self.plan.runtime):
+        with measuring_on(self.plan.list_file), using_runtime(self.plan.runtime):  # calibrated as in the driver
             matcher = load(self.plan.model, device=self.device)
         if model_identity(matcher, self.plan.model) != self.plan.identity:
             raise LimbeckError(f"{self.plan.model}: the model changed while pairs were scored; choose another --out")

@@ -152,7 +152,11 @@ def _added(index: SearchIndex, passages: Passages, gone: np.ndarray, store: str 
 def _require_same_precision(index: SearchIndex, facts: DenseFacts, matcher: Any) -> None:
     """8-bit vectors are not mixed with float32 ones."""
     if (matcher.computed or None) != facts.computed:
-        runtime = (facts.computed or {}).get("runtime", "torch")
+        computed = facts.computed or {}
+        runtime = computed.get("runtime", "torch")
+        if "calibrated" in computed and matcher.runtime == runtime:
+            problem = f"its vectors were computed by {runtime}, calibrated on the texts that it was built from"
+            raise LimbeckError(f"{index.path}: {problem}; build the index again, best with --runtime int8")
         problem = "its vectors were computed in another precision, or for another processor"
         raise LimbeckError(f"{index.path}: {problem}; use --runtime {runtime}, or build the index again")
 

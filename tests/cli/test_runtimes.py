@@ -13,7 +13,7 @@ import limbeck as lb
 from limbeck.matchers import build, matcher_config
 from limbeck.runtimes import auto
 from limbeck.runtimes.auto import Choice
-from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, missing_package
 from limbeck.runtimes.job_size import listed_in, passages_in, ranked_in
 from limbeck.runtimes.measure import Measured
 from limbeck.search.index import SearchIndex
@@ -47,7 +47,7 @@ def test_the_table_has_every_runtime_and_the_choice(limbeck, models, beir):
     found = json.loads(limbeck("runtimes", models["cross_encoder"], "--threads", "1", "--json").out)
     assert found["judged"] is None and found["rows"][0]["ndcg"] is None  # labels of built-in texts do not count
     assert found["source"] == "pydocs" and {row["threads"] for row in found["rows"]} == {1}
-    assert found["single"] in ("torch", "onnx", "int8", "openvino")
+    assert found["single"] in RUNTIMES
 
 
 def test_mistakes_are_one_line(limbeck, models, beir, tmp_path):
@@ -77,6 +77,25 @@ def test_an_index_of_eight_bit_vectors_takes_no_others(limbeck, models, beir, tm
     assert limbeck("index", "--out", tmp_path / "plain", "--add", more, "--runtime", "onnx").code == 0
 
 
+CALIBRATED = "openvino-int8"
+can_calibrate = pytest.mark.skipif(
+    missing_package(CALIBRATED) is not None, reason="needs `pip install 'limbeck[openvino]'`"
+)
+
+
+@can_calibrate
+def test_an_index_of_calibrated_vectors_can_be_searched_but_not_grow(limbeck, models, beir, tmp_path):
+    out, model = tmp_path / "index", models["dual_encoder"]
+    assert limbeck("index", model, beir, "--out", out, "--runtime", CALIBRATED).code == 0
+    for runtime in ("torch", CALIBRATED):
+        done = limbeck("search", out, "copy the file", "--runtime", runtime, "--k", "3")
+        assert done.code == 0 and done.out, done
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"_id": "new", "text": "copy one more file"}\n')
+    refused = limbeck("index", "--out", out, "--add", more, "--runtime", CALIBRATED)
+    assert_one_line_about(refused, "calibrated on the texts that it was built from", "build the index again")
+
+
 def test_teacher_scores_of_eight_bits_are_not_mixed_with_others(limbeck, models, beir, tmp_path):
     command = ("annotate", models["cross_encoder"], beir, "--depth", "3", "--out")
     assert limbeck(*command, tmp_path / "plain").code == 0
@@ -94,14 +113,15 @@ def test_pairs_are_scored_in_a_runtime_by_workers(limbeck, models, tmp_path):
     rows = [f"{left},{right}" for left in texts for right in texts]
     pairs.write_text("\n".join(["text_a,text_b", *rows]) + "\n")
     scores = {}
-    for runtime in ("torch", "onnx", "int8"):
+    for runtime in installed_runtimes():
         out = tmp_path / runtime
         done = limbeck("score", models["cross_encoder"], pairs, "--out", out, "--workers", "1", "--runtime", runtime)
         assert done.code == 0, done
         scores[runtime] = np.array(pq.read_table(out / "scores").column("score"))
         assert json.loads((out / "_job" / "job.json").read_text())["runtime"] == runtime
     assert np.abs(scores["onnx"] - scores["torch"]).max() < 1e-4
-    assert 0 < np.abs(scores["int8"] - scores["torch"]).max() < 0.3 * np.ptp(scores["torch"])
+    for runtime in set(scores) - set(FLOAT32):
+        assert 0 < np.abs(scores[runtime] - scores["torch"]).max() < 0.3 * np.ptp(scores["torch"])
     refused = limbeck("score", models["cross_encoder"], pairs, "--out", tmp_path / "torch", "--runtime", "int8")
     assert_one_line_about(refused, "contains another job", "choose another --out")
 
@@ -153,7 +173,7 @@ def test_a_short_job_measures_nothing_by_default_and_runs_in_torch(limbeck, mode
 
 def test_a_long_job_measures_float32_runtimes_once_by_default(limbeck, models, beir, tmp_path, watched, monkeypatch):
     monkeypatch.setattr(auto, "LONG", 60)  # documents of the set
-    float32 = [name for name in installed_runtimes() if name != "int8"]
+    float32 = [name for name in installed_runtimes() if name in FLOAT32]
     out, model = tmp_path / "index", models["dual_encoder"]
     assert limbeck("index", model, beir, "--out", out).code == 0
     assert watched.asked == [(str(beir), float32)] and watched.used[-1] == "onnx"

@@ -11,12 +11,17 @@ from limbeck.matchers import DualEncoder, build, load, matcher_config
 from limbeck.matchers.bf16 import use_bf16
 from limbeck.matchers.encoders import encoders
 from limbeck.runtimes import processor
-from limbeck.runtimes.choice import missing_package, require_runtime, using_runtime
+from limbeck.runtimes.choice import measuring_on, missing_package, require_runtime, using_runtime
+from limbeck.runtimes.sample import Sample
 from limbeck.runtimes.use import in_runtime, use_runtime
 from tests.runtimes.conftest import FAMILIES, QUERIES, TEXTS
 
 LENGTHS = {"query_length": 12, "document_length": 24}
 FLOAT32 = ["onnx"] + (["openvino"] if missing_package("openvino") is None else [])
+CALIBRATED = "openvino-int8"
+can_calibrate = pytest.mark.skipif(
+    missing_package(CALIBRATED) is not None, reason="needs `pip install 'limbeck[openvino]'`"
+)
 
 
 def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -48,6 +53,38 @@ def test_eight_bit_vectors_are_near_and_not_equal(family, family_folder):
     assert cosines(found, exact).min() > 0.97
 
 
+@can_calibrate
+@pytest.mark.parametrize("family", FAMILIES)
+def test_calibrated_vectors_are_near_and_do_not_depend_on_the_batch(family, family_folder):
+    matcher = load(family_folder(family))
+    exact = matcher.encode_document(TEXTS)
+    use_runtime(matcher, CALIBRATED, Sample(QUERIES, TEXTS, "these texts"))
+    assert matcher.runtime == CALIBRATED
+    found = matcher.encode_document(TEXTS)
+    alone = np.concatenate([matcher.encode_document([text]) for text in TEXTS])
+    assert np.abs(found - exact).max() > 1e-5
+    assert cosines(found, exact).min() > 0.97
+    assert cosines(found, alone).min() > 1 - 1e-5
+
+
+@can_calibrate
+def test_vectors_calibrated_on_other_texts_are_another_models(family_folder, tmp_path, capfd):
+    data = tmp_path / "data"
+    (data / "qrels").mkdir(parents=True)
+    (data / "corpus.jsonl").write_text('{"_id": "a", "title": "", "text": "a cat sat on a mat"}\n')
+    (data / "queries.jsonl").write_text('{"_id": "q", "text": "cat"}\n')
+    (data / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
+    matcher = load(family_folder(FAMILIES[0]))
+    plain = matcher.identity()
+    found = []
+    for source in (None, data, data):
+        with measuring_on(source), in_runtime(matcher, CALIBRATED):
+            found.append(matcher.identity())
+    assert found[1] == found[2] and found[0] != found[1] and plain not in found
+    assert matcher.identity() == plain
+    assert capfd.readouterr() == ("", "")  # none of nncf's bars and warnings
+
+
 KINDS = {
     "cross_encoder": {},
     "cross_encoder with a cosine of segments": {"pooling": "segments"},
@@ -70,6 +107,9 @@ def test_scores_of_every_kind_are_those_of_torch(named, tiny_bert):
     with in_runtime(matcher, "int8"):
         rounded = matcher.score(pairs)
     assert 0 < np.abs(rounded - exact).max() < 0.2 * np.ptp(exact)
+    if missing_package(CALIBRATED) is None:
+        use_runtime(matcher, CALIBRATED, Sample(QUERIES, TEXTS, "these texts"))
+        assert 0 < np.abs(matcher.score(pairs) - exact).max() < 0.2 * np.ptp(exact)
 
 
 def test_a_classifier_that_reads_the_pooled_output_gets_it(tiny_bert, tmp_path):
