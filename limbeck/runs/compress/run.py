@@ -41,7 +41,7 @@ from limbeck.runs.results import Measured, ResultRow, RowKind
 from limbeck.runtimes.use import TORCH
 from limbeck.sealed import read_if_whole, write_sealed
 
-MEASURED = "measured"
+MEASURED, USED = "measured", "time.json"
 LISTS = "lists.json"  # the teacher's ranking of held-out queries
 SEARCH = "search"  # its name among the timings; no row has it
 
@@ -124,7 +124,9 @@ class Compression:
         first = load()
         for runtime in [TORCH] if only_torch else self.bench.runtimes_of(first):
             row, began = name if runtime == TORCH else f"{name}, {runtime}", time.monotonic()
-            if kind == "student" and runtime != TORCH and self.clock.left < self.spent.get(runtime, 0.0):
+            place = self.folder / MEASURED / slug(row)
+            late = self.clock.left < self.spent.get(runtime, 0.0) and not place.exists()
+            if kind == "student" and runtime != TORCH and late:
                 say(f"{row}: not measured, no time left")
                 continue
             own = first if runtime == TORCH else load()
@@ -134,7 +136,7 @@ class Compression:
             role: RowKind = "baseline" if kind == "teacher" and runtime != TORCH else kind
             ranking = self.setting.test.teacher if role == "teacher" else None
             measure = partial(self.bench.measured, row, role, own, self.setting.test, ranking)
-            found = once(self.folder / MEASURED / slug(row), measure, RankingResult, version)
+            found = once(place, measure, RankingResult, version)
             self.rows[row] = Contender(found, self.bench.call(own, self.setting.test))
             self.spent[runtime] = max(self.spent.get(runtime, 0.0), time.monotonic() - began)
 
@@ -177,7 +179,7 @@ class Compression:
             {name: ladder.student(name) for name in kept},
             frozenset(name for name in kept if ladder.candidates[name].keeps_documents),
             ladder.notes(),
-            time.monotonic() - self.clock.began,
+            self.clock.used,
             self.setting.searches,
             final,
         )
@@ -223,7 +225,7 @@ def compress(
     limits, folder = Limits.parse(budgets, keep), Path(out)
     if minutes is not None and not minutes > 0:
         raise LimbeckError(f"--minutes {minutes:g}: no student can be trained in it; give a number above 0")
-    clock, existed = Clock(minutes), folder.exists()
+    began, existed = time.monotonic(), folder.exists()
     try:
         setting = prepare(
             Request(_model(teacher), str(data), vectors, start and _model(start), seed, length), folder, minutes
@@ -233,9 +235,17 @@ def compress(
             shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
         raise
     with alone_in(folder):
+        clock = Clock(minutes, _used(folder), began)
         result = Compression(setting, folder, limits, clock, threads, questions).run()
         shutil.rmtree(setting.task.work, ignore_errors=True)
+        write_sealed(folder / USED, {"seconds": clock.used})
         return result
+
+
+def _used(folder: Path) -> float:
+    """Seconds of earlier calls. One that was killed does not count: the next goes on in its place."""
+    known = read_if_whole(folder / USED)
+    return float(known["seconds"]) if known is not None else 0.0
 
 
 def _model(name: str) -> str:

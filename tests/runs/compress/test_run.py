@@ -107,6 +107,8 @@ def test_when_the_time_is_over_the_others_are_named_and_more_time_goes_on(dual, 
     assert [row.name for row in found.rows if row.kind == "student"] == ["static"]
     assert found.notes["2 layers"] == "not tried: no time left"
     kept = (out / "students" / "static" / "rung-1" / "modules.json").stat().st_mtime_ns
+    same = compress(str(dual), str(beir), out, budgets=["1s"], minutes=0.001)
+    assert same.rows == found.rows and same.notes == found.notes  # its time is used up: it only chooses
     more = compress(str(dual), str(beir), out, minutes=60)
     assert not any("not tried" in note for note in more.notes.values())
     assert (out / "students" / "static" / "rung-1" / "modules.json").stat().st_mtime_ns == kept
