@@ -156,7 +156,8 @@ class Compression:
         ours, theirs = (each.measured.row.measures[LABELLED] for each in (teacher, other))
         if ours <= theirs:
             told = f"the teacher is no better than BM25 on the labels (nDCG@10 {ours:.3f} against {theirs:.3f})"
-            self.setting.task.warn(f"{told}; its students will not be either: try another teacher, or use BM25")
+            remedy = "students that learn from it alone will not be either: try another teacher, or use BM25"
+            self.setting.task.warn(f"{told}; {remedy}")
 
     def _reserve(self, students: int) -> float:
         """Seconds to measure so many students, each in half of the time that the teacher took, and to time all."""
