@@ -342,10 +342,11 @@ def limited(kind: int, soft: int) -> Iterator[None]:
         resource.setrlimit(kind, before)
 
 
-WRITERS = [
-    verb.replace("{bad}", "{out}/o.trec" if verb.endswith(("--run {bad}", "--export {bad}")) else "{out}")
-    for verb in OUTPUTS
-]
+def writes_a_file(verb: str) -> bool:
+    return verb.startswith("inspect") or verb.endswith(("--run {bad}", "--export {bad}"))
+
+
+WRITERS = [verb.replace("{bad}", "{out}/file" if writes_a_file(verb) else "{out}") for verb in OUTPUTS]
 
 
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if not verb.startswith(("tune", "expand"))])

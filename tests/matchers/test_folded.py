@@ -50,19 +50,21 @@ def test_folding_changes_no_score(tiny_bert, options):
         vectors.append(as_encoded(some.masked_fill(short.unsqueeze(-1), 0.0).numpy()))
         rows.append(torch.randint(9, (40,), generator=generator))
 
-    def picked(interaction):
+    @torch.inference_mode()
+    def scores(interaction):
+        """In both ways: of texts that are picked for each pair, and of rows."""
         prepared = [interaction.prepare(some, position) for position, some in enumerate(vectors)]
-        return [tuple(part[row] for part in text) for text, row in zip(prepared, rows, strict=True)]
+        picked = [tuple(part[row] for part in text) for text, row in zip(prepared, rows, strict=True)]
+        found = interaction.score(picked).numpy()
+        assert np.array_equal(interaction.score_rows(prepared, rows).numpy(), found)
+        return found
 
-    with torch.inference_mode():
-        plain = matcher.interaction.score(picked(matcher.interaction)).numpy()
-        folded = matcher.interaction.folded()
-        found = folded.score(picked(folded)).numpy()
+    plain, folded = scores(matcher.interaction), matcher.interaction.folded()
     assert np.ptp(plain) > 0.1
-    assert np.allclose(found, plain, atol=1e-4)
+    assert np.allclose(scores(folded), plain, atol=1e-4)
     if isinstance(folded, FoldedTransformer):
-        assert np.allclose(OnnxHead(folded).score(picked(folded)).numpy(), plain, atol=1e-4)
-        rounded = OnnxHead(folded, int8=True).score(picked(folded)).numpy()
+        assert np.allclose(scores(OnnxHead(folded)), plain, atol=1e-4)
+        rounded = scores(OnnxHead(folded, int8=True))
         assert 0 < np.abs(rounded - plain).max() < 0.05 * np.ptp(plain)
 
 
