@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from limbeck.matchers.encoding import Vectors, as_encoded
-from limbeck.matchers.interactions.base import Interaction, Prepared, take_rows
+from limbeck.matchers.interactions.base import Interaction, Prepared
 from limbeck.stores.ragged import Ragged
 
 BATCHES = (32, 64, 128, 256, 512)  # pairs at a time, tried on this machine
@@ -118,7 +118,7 @@ class PairScorer:
         return self._known[position][1:]
 
     def _score_batch(self, texts: Sequence[tuple[Prepared, Tensor]], some: slice) -> Tensor:
-        return self.interaction.score([take_rows(prepared, place[some]) for prepared, place in texts])
+        return self.interaction.score_rows([text for text, _ in texts], [place[some] for _, place in texts])
 
     def _bytes_of_a_text(self, rows: np.ndarray, position: int) -> int:
         """The size of a prepared text in bytes; if the number of tokens differs, of one of the longer texts."""

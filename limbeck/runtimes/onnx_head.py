@@ -23,9 +23,8 @@ from limbeck.runtimes.choice import require_runtime
 from limbeck.runtimes.int8 import MICROSOFT, rounded
 from limbeck.runtimes.sessions import open_session
 
-# The outputs of `FoldedTransformer.prepare` for a text, with their numbers of dimensions.
-PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit": 2, "masked": 2}
-NOT_OF_AN_ONLY_LAYER = {"queries", "keys", "values"}
+# What `FoldedTransformer.joined` may return, with the numbers of dimensions.
+PARTS = {"residual": 3, "queries": 3, "keys": 3, "values": 3, "unit_0": 2, "unit_1": 2, "masked": 2}
 BITS = 7
 _OPSET = 20
 
@@ -44,15 +43,20 @@ class OnnxHead(Interaction):
         super().__init__()
         runtime = require_runtime("int8" if int8 else "onnx", "--head")
         self.torch_head, self.outputs = folded, folded.outputs
-        self.names, model = head_graph(folded, int8)
-        self.session = open_session(runtime, model, torch.get_num_threads(), "--head")
+        self.session = open_session(runtime, head_graph(folded, int8), torch.get_num_threads(), "--head")
 
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
         return self.torch_head.prepare(encoded, position)
 
     def score(self, texts: Sequence[Prepared]) -> Tensor:
-        parts = [part.numpy() for text in texts for part in text]
-        return torch.from_numpy(self.session.run(dict(zip(self.names, parts, strict=True)))[0])
+        return self._score_joined(self.torch_head.joined(texts))
+
+    @torch.inference_mode()
+    def score_rows(self, texts: Sequence[Prepared], rows: Sequence[Tensor]) -> Tensor:
+        return self._score_joined(self.torch_head.joined(texts, rows))
+
+    def _score_joined(self, parts: dict[str, Tensor]) -> Tensor:
+        return torch.from_numpy(self.session.run({name: part.numpy() for name, part in parts.items()})[0])
 
 
 class _Graph:
@@ -102,32 +106,24 @@ class _Graph:
         return bytes(model.SerializeToString())
 
 
-def head_graph(folded: FoldedTransformer, int8: bool) -> tuple[list[str], bytes]:
-    """The names of the inputs, text by text, and the model."""
+def head_graph(folded: FoldedTransformer, int8: bool) -> bytes:
+    """The model; its inputs are what `joined` returns."""
     graph = _Graph(int8)
     cosine = folded.head.cosine
-    absent = (NOT_OF_AN_ONLY_LAYER if len(folded.head.layers) == 1 else set()) | ({"unit"} if cosine is None else set())
-    parts = {part: dimensions for part, dimensions in PARTS.items() if part not in absent}
-    texts = range(len(folded.head.positions))
-    shapes = {
-        f"{part}_{text}": ["pairs"] + [None] * (dimensions - 1) for text in texts for part, dimensions in parts.items()
-    }
+    units = [] if cosine is None else ["unit_0", "unit_1"]
+    names = [*(part for part in folded.parts if part != "unit"), *units]
     info, kind = graph.onnx.helper.make_tensor_value_info, graph.onnx.TensorProto.FLOAT
-    inputs = [info(name, kind, shape) for name, shape in shapes.items()]
-    joined = {
-        part: graph.add("Concat", *(f"{part}_{text}" for text in texts), axis=1) for part in parts if part != "unit"
-    }
-    masked = graph.add("Unsqueeze", joined["masked"], graph.constant([1], np.int64))  # [pairs, 1, slots]
-    states = joined["residual"]
+    inputs = [info(name, kind, ["pairs"] + [None] * (PARTS[name] - 1)) for name in names]
+    masked = graph.add("Unsqueeze", "masked", graph.constant([1], np.int64))  # [pairs, 1, slots]
+    states = "residual"
     if len(folded.head.layers) > 1:
-        attended = _attended(graph, joined, masked, folded.heads)
-        states = _after(graph, folded.first, graph.add("Add", states, attended))
+        states = _after(graph, folded.first, graph.add("Add", states, _attended(graph, masked, folded.heads)))
         for layer in folded.between:
             states = _between(graph, layer, states, masked)
     scores = _last(graph, folded, states, masked)
     if cosine is not None:
         scores = graph.add("Add", scores, _cosine(graph, cosine))
-    return list(shapes), graph.model(inputs, scores)
+    return graph.model(inputs, scores)
 
 
 def _cosine(graph: _Graph, cosine: CosineHead) -> str:
@@ -136,13 +132,12 @@ def _cosine(graph: _Graph, cosine: CosineHead) -> str:
     return graph.add("Add", graph.add("Mul", product, graph.constant(cosine.scale)), graph.constant(cosine.offset))
 
 
-def _attended(graph: _Graph, joined: dict[str, str], masked: str, heads: int) -> str:
+def _attended(graph: _Graph, masked: str, heads: int) -> str:
     """The first layer's attention over prepared queries, keys and merged values: [pairs, slots, dim]."""
-    queries, keys, values = joined["queries"], joined["keys"], joined["values"]
-    if heads == 1:
-        logits = graph.add("Add", graph.add("MatMul", queries, _turned(graph, keys)), masked)
-        return graph.add("MatMul", graph.add("Softmax", logits, axis=-1), values)
-    queries, keys, values = (graph.shaped(value, 0, 0, heads, -1) for value in (queries, keys, values))
+    if heads == 1:  # the keys are the states
+        logits = graph.add("Add", graph.add("MatMul", "queries", _turned(graph, "residual")), masked)
+        return graph.add("MatMul", graph.add("Softmax", logits, axis=-1), "values")
+    queries, keys, values = (graph.shaped(value, 0, 0, heads, -1) for value in ("queries", "keys", "values"))
     found = _attention(graph, queries, keys, values, masked)  # [pairs, heads, slots, dim]
     return graph.add("ReduceSum", found, graph.constant([1], np.int64), keepdims=0)
 

@@ -50,6 +50,10 @@ class Interaction(nn.Module, ABC):
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         """Scores [pairs, outputs] of prepared texts, one row of each position for each pair."""
 
+    def score_rows(self, texts: Sequence[Prepared], rows: Sequence[Tensor]) -> Tensor:
+        """`score` of pairs that are given as rows of prepared texts: the rows of each position, one for each pair."""
+        return self.score([take_rows(text, row) for text, row in zip(texts, rows, strict=True)])
+
     def forward(self, texts: Sequence[Prepared], lists: Tensor | None) -> Tensor:
         """Scores [B, K] of each query's list of documents, or [B, P] of all pairs if `lists` is None.
 
@@ -59,8 +63,8 @@ class Interaction(nn.Module, ABC):
         if lists is None:
             lists = torch.arange(columns, device=texts[0][0].device).expand(rows, -1)
         queries = torch.arange(rows, device=lists.device).unsqueeze(1).expand_as(lists).flatten()
-        picked = [take_rows(texts[0], queries), *(take_rows(text, lists.flatten()) for text in texts[1:])]
-        scores = self.score(picked).view(*lists.shape, self.outputs)
+        scores = self.score_rows(texts, [queries, *(lists.flatten() for _ in texts[1:])])
+        scores = scores.view(*lists.shape, self.outputs)
         return scores.squeeze(-1) if self.outputs == 1 else scores
 
     def folded(self) -> Interaction:

@@ -3,7 +3,8 @@
 A head is exact algebra over stored vectors, so nothing here is an approximation:
 
 - The first layer's computations on single texts (position, segment, norm, queries, keys, values) are done once per
-  text. The map that merges attention's result is linear, so it is applied to the values: v W_o.
+  text. The map that merges attention's result is linear, so it is applied to the values: v W_o. With one attention
+  head, W_k is applied to the queries, so that the states themselves are the keys: one part less to read per pair.
 - Only the first output of the last layer is read. So its queries are computed for one token; its keys enter only as
   q W_k . x, so W_k is applied to the one query instead of to every token; its values enter only as a weighted sum,
   which is taken before W_v and W_o, not after. Both pairs of maps are multiplied out once: W_k^T W_q and W_o W_v.
@@ -47,12 +48,16 @@ class FoldedTransformer(Interaction):
         biases = layer.attend.bias.chunk(3)
         dim = queries.shape[1]
         scale = (dim // heads) ** -0.5
+        asked, ask_bias = queries * scale, biases[0] * scale
         merged = torch.cat(
             [layer.merge.weight[:, some] @ values[some] for some in _each_head(dim, heads)]
         )  # [heads * dim, dim]: v W_o of every head
         merged_bias = torch.cat([layer.merge.weight[:, some] @ biases[2][some] for some in _each_head(dim, heads)])
-        self.maps = torch.cat([queries * scale, keys, merged])
-        self.map_biases = torch.cat([biases[0] * scale, biases[1], merged_bias])
+        if heads == 1:  # q W_k . (x + b) differs from q . k by the same amount for all keys, which softmax ignores
+            maps, map_biases = [keys.T @ asked, merged], [keys.T @ ask_bias, merged_bias]
+        else:
+            maps, map_biases = [asked, keys, merged], [ask_bias, biases[1], merged_bias]
+        self.maps, self.map_biases = torch.cat(maps), torch.cat(map_biases)
         self.merge_bias = layer.merge.bias.detach().clone()
 
     def _fold_last(self) -> None:
@@ -69,6 +74,13 @@ class FoldedTransformer(Interaction):
         )  # [dim, heads * dim]
         self.tell_bias = layer.merge.bias + layer.merge.weight @ value_bias
 
+    @property
+    def parts(self) -> list[str]:
+        """What `prepare` returns: the names of its tensors."""
+        first = ["residual", "queries", "values"] if self.heads == 1 else ["residual", "queries", "keys", "values"]
+        unit = ["unit"] if self.head.cosine is not None else []
+        return [*(first if len(self.head.layers) > 1 else ["residual"]), *unit, "masked"]
+
     @torch.inference_mode()
     def prepare(self, encoded: Encoded, position: int) -> Prepared:
         """Residual input, queries, keys, merged values [texts, slots, ...] and the mask as logits [texts, slots].
@@ -83,35 +95,58 @@ class FoldedTransformer(Interaction):
         rest = (masked,) if self.head.cosine is None else (F.normalize(vectors[:, 0], dim=-1), masked)
         if len(self.head.layers) == 1:  # the only layer is the last, which reads the states directly
             return states, *rest
-        dim, heads = states.shape[-1], self.heads
+        dim = states.shape[-1]
         found = F.linear(states, self.maps, self.map_biases)
-        queries, keys, values = found.split([dim, dim, heads * dim], dim=-1)
-        return states + self.merge_bias, queries.contiguous(), keys.contiguous(), values.contiguous(), *rest
+        sizes = [dim] * (self.parts.index("values") - 1) + [self.heads * dim]
+        return states + self.merge_bias, *(part.contiguous() for part in found.split(sizes, dim=-1)), *rest
+
+    def joined(self, texts: Sequence[Prepared], rows: Sequence[Tensor] | None = None) -> dict[str, Tensor]:
+        """The parts of a pair's texts as one tensor [pairs, slots of all texts, ...]; unit vectors stay apart.
+
+        With `rows`, pairs are rows of the texts. These are copied to their place in one step: for a small head, a
+        second copy would be a notable share of the time.
+        """
+        found: dict[str, Tensor] = {}
+        for at, name in enumerate(self.parts):
+            each = [text[at] for text in texts]
+            if name == "unit":
+                picked = each if rows is None else [part[row] for part, row in zip(each, rows, strict=True)]
+                found |= {"unit_0": picked[0], "unit_1": picked[1]}
+            else:
+                found[name] = torch.cat(each, dim=1) if rows is None else _gathered(each, rows)
+        return found
 
     @torch.inference_mode()
     def score(self, texts: Sequence[Prepared]) -> Tensor:
-        scores = self._layers(texts)
-        return scores if self.head.cosine is None else scores + self.head.cosine.after(texts[0][-2], texts[1][-2])
+        return self._score_joined(self.joined(texts))
 
-    def _layers(self, texts: Sequence[Prepared]) -> Tensor:
-        masked = torch.cat([text[-1] for text in texts], dim=1)  # [pairs, slots]
-        if len(self.head.layers) == 1:
-            return self._last(torch.cat([text[0] for text in texts], dim=1), masked)
-        residual, queries, keys, values = (torch.cat([text[part] for text in texts], dim=1) for part in range(4))
-        states = self._after(self.first, residual + self._attended(queries, keys, values, masked))
-        for layer in self.between:
-            states = layer(states, masked == 0)
+    @torch.inference_mode()
+    def score_rows(self, texts: Sequence[Prepared], rows: Sequence[Tensor]) -> Tensor:
+        return self._score_joined(self.joined(texts, rows))
+
+    def _score_joined(self, parts: dict[str, Tensor]) -> Tensor:
+        scores = self._layers(parts)
+        return scores if self.head.cosine is None else scores + self.head.cosine.after(parts["unit_0"], parts["unit_1"])
+
+    def _layers(self, parts: dict[str, Tensor]) -> Tensor:
+        states, masked = parts["residual"], parts["masked"]
+        if len(self.head.layers) > 1:
+            states = self._after(self.first, states + self._attended(parts))
+            for layer in self.between:
+                states = layer(states, masked == 0)
         return self._last(states, masked)
 
-    def _attended(self, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor) -> Tensor:
+    def _attended(self, parts: dict[str, Tensor]) -> Tensor:
         """The first layer's attention, merged: [pairs, slots, dim]."""
-        pairs, slots, _ = queries.shape
+        queries, values, masked = parts["queries"], parts["values"], parts["masked"]
         if self.heads == 1:
-            logits = torch.baddbmm(masked.unsqueeze(1), queries, keys.transpose(1, 2))
+            logits = torch.baddbmm(masked.unsqueeze(1), queries, parts["residual"].transpose(1, 2))
             return logits.softmax(dim=-1) @ values
+        pairs, slots, _ = queries.shape
         split = (pairs, slots, self.heads, -1)
-        logits = torch.einsum("bihd,bjhd->bhij", queries.view(split), keys.view(split)) + masked[:, None, None, :]
-        return torch.einsum("bhij,bjhd->bid", logits.softmax(dim=-1), values.view(split))
+        logits = torch.einsum("bihd,bjhd->bhij", queries.view(split), parts["keys"].view(split))
+        weights = (logits + masked[:, None, None, :]).softmax(dim=-1)
+        return torch.einsum("bhij,bjhd->bid", weights, values.view(split))
 
     def _last(self, states: Tensor, masked: Tensor) -> Tensor:
         """The last layer for its first token, and the scores."""
@@ -149,6 +184,15 @@ class FoldedFeedForward(Interaction):
     @torch.inference_mode()
     def score(self, texts: Sequence[Prepared]) -> Tensor:
         return self.head.after(sum((text[0] for text in texts[1:]), texts[0][0]))
+
+
+def _gathered(texts: Sequence[Tensor], rows: Sequence[Tensor]) -> Tensor:
+    """Rows of tensors [texts, slots, ...], next to each other: [pairs, slots of all, ...]."""
+    slots = [text.shape[1] for text in texts]
+    found = texts[0].new_empty(len(rows[0]), sum(slots), *texts[0].shape[2:])
+    for text, row, place in zip(texts, rows, found.split(slots, dim=1), strict=True):
+        torch.index_select(text, 0, row, out=place)
+    return found
 
 
 def _each_head(dim: int, heads: int) -> list[slice]:
