@@ -18,6 +18,7 @@ and a damaged plan or store raises an error.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -110,9 +111,10 @@ def score_pairs(
         if known is not None and shard is not None and _cut(shard, known, source) != known.shard:
             remedy = "leave --shard out, or choose another --out"
             raise LimbeckError(f"{folder}: was started with --shard {known.shard}, not {shard}; {remedy}")
-        encoded = _encode(matcher, source, folder, dtype, asked.store) if encodes_apart(matcher) else 0
+        stores = _open_stores(folder, asked, matcher) if encodes_apart(matcher) else {}
+        encoded = _encode(matcher, source, folder, list(stores.values())) if encodes_apart(matcher) else 0
         matcher.to(chosen_device(engine.device))  # after encoding, test the head on the workers' device
-        plan = known or _planned(folder, asked, source, matcher, shard)
+        plan = known or _planned(folder, asked, source, matcher, stores, shard)
         waiting = missing_parts(folder, plan.shards)
         todo = sum(_size(plan, number) for number in waiting)
         if waiting:
@@ -165,12 +167,20 @@ def _require_texts(matcher: Matcher, source: Source) -> None:
         raise LimbeckError(f"{problem}; use a list and a model that fit")
 
 
-def _store(folder: Path, store: str | None, matcher: EncodingMatcher, position: int, dtype: str) -> EncodingStore:
-    """The encodings of one position's texts: the job's own, or in a folder that jobs share."""
-    place = folder / _store_place(store, matcher, position, dtype)
-    encoding = matcher.encoding(position)
-    key = {**matcher.identity(position), "position": position}  # everything that changes the content of the store
-    return EncodingStore.open(place, key, encoding.dim, dtype, encoding.tokens)  # type: ignore[arg-type]
+def _open_stores(folder: Path, asked: Asked, matcher: EncodingMatcher) -> dict[str, EncodingStore]:
+    """The encodings of each position's texts by their place: the job's own, or in a folder that jobs share."""
+    make_directory(folder / WORK)
+    if asked.store is not None:
+        _make_store(Path(asked.store))
+    stores = {}
+    for position in range(matcher.texts):
+        identity, encoding = matcher.identity(position), matcher.encoding(position)
+        place = f"{ENCODINGS}/position-{position}"
+        if asked.store is not None:
+            place = str(Path(asked.store) / f"{digest(str(identity))[:12]}-{asked.dtype}-position-{position}")
+        key = {**identity, "position": position}  # everything that changes the content of the store
+        stores[place] = EncodingStore.open(folder / place, key, encoding.dim, asked.dtype, encoding.tokens)  # type: ignore[arg-type]
+    return stores
 
 
 def _make_store(place: Path) -> None:
@@ -181,20 +191,11 @@ def _make_store(place: Path) -> None:
         raise bad_input(place, reason, "name a folder with --store") from error
 
 
-def _store_place(store: str | None, matcher: Matcher, position: int, dtype: str) -> str:
-    if store is None:
-        return f"{ENCODINGS}/position-{position}"
-    return str(Path(store) / f"{digest(str(matcher.identity(position)))[:12]}-{dtype}-position-{position}")
-
-
-def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, store: str | None) -> int:
+def _encode(matcher: EncodingMatcher, source: Source, folder: Path, stores: Sequence[EncodingStore]) -> int:
     """Encode the texts of the pairs that the stores lack, and record each text's row in them."""
     encoded = 0
-    make_directory(folder / WORK)
-    if store is not None:
-        _make_store(Path(store))
     for position, (table, named) in enumerate(zip(source.tables, source.named_rows(), strict=True)):
-        kept = _store(folder, store, matcher, position, dtype)
+        kept = stores[position]
         blocks = [named[at : at + TEXTS] for at in range(0, len(named), TEXTS)]
         texts = (text for block in blocks for text in table.take(block))
         encoded += encode_with_store(kept, texts, partial(matcher.encode, position=position), total=len(named))
@@ -204,36 +205,30 @@ def _encode(matcher: EncodingMatcher, source: Source, folder: Path, dtype: str, 
             rows[block] = kept.rows(table.take(block))
         with write_atomically(folder / WORK / f"rows-{position}.npy") as handle:
             np.save(handle, rows, allow_pickle=False)
-        if dtype != "float32":
+        if kept.dtype != "float32":
             off = f"off by {kept.error.relative:.2%}, at worst by {kept.error.worst:.2%}"
-            say(f"vectors of text {position + 1} are stored as {dtype}: {off}")
+            say(f"vectors of text {position + 1} are stored as {kept.dtype}: {off}")
     return encoded
 
 
-def _planned(folder: Path, asked: Asked, source: Source, matcher: Matcher, shard: int | None) -> Plan:
+def _planned(
+    folder: Path, asked: Asked, source: Source, matcher: Matcher, stores: dict[str, EncodingStore], shard: int | None
+) -> Plan:
     """The size of shards and batches, fixed for the job."""
     if not len(source):
         raise LimbeckError("there are no pairs to score; check the list")
     if encodes_apart(matcher):
-        places, how, batch = _stored_plan(folder, asked, source, matcher)
+        rows = store_rows(folder, source.rows(0, min(len(source), TRIED)))
+        how, batch = choose_head(matcher.interaction, asked.asked, list(stores.values()), rows)
     else:
         warn_of_time(matcher, source)
-        places, how, batch = [], "model", 0
-    cut = _cut(shard or (SHARD if places else WHOLE_SHARD), asked, source)
-    plan = Plan(**asked.model_dump(), pairs=len(source), shard=cut, stores=places, head=how, batch=batch)
+        how, batch = "model", 0
+    cut = _cut(shard or (SHARD if stores else WHOLE_SHARD), asked, source)
+    plan = Plan(**asked.model_dump(), pairs=len(source), shard=cut, stores=list(stores), head=how, batch=batch)
     make_directory(folder / SCORES)
     make_directory(folder / PARTS)
     plan.write(folder)
     return plan
-
-
-def _stored_plan(folder: Path, asked: Asked, source: Source, matcher: EncodingMatcher) -> tuple[list[str], str, int]:
-    """The stores of each position, the head, and the number of pairs at a time."""
-    positions = range(len(source.tables))
-    stores = [_store(folder, asked.store, matcher, at, asked.dtype) for at in positions]
-    rows = store_rows(folder, source.rows(0, min(len(source), TRIED)))
-    how, batch = choose_head(matcher.interaction, asked.asked, stores, rows)
-    return [_store_place(asked.store, matcher, at, asked.dtype) for at in positions], how, batch
 
 
 def _write_head(folder: Path, matcher: Matcher, model: str) -> None:
