@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
-from scipy import optimize, special
 
 from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import read_json, write_json
@@ -38,12 +37,14 @@ class Calibration:
     pairs: int
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        from scipy import special  # not at the top: a worker that scores pairs rarely needs it
+
         return special.expit(self.slope * np.asarray(scores, dtype=np.float64) + self.offset)
 
     def logits(self, scores: np.ndarray) -> np.ndarray:
         """The scores shifted and scaled so that a match is above 0; the order is kept."""
         threshold = np.clip(self.threshold, SMALL, 1 - SMALL)
-        return self.slope * np.asarray(scores, dtype=np.float64) + (self.offset - special.logit(threshold))
+        return self.slope * np.asarray(scores, dtype=np.float64) + self.offset - np.log(threshold / (1 - threshold))
 
     @property
     def f1(self) -> float:
@@ -79,6 +80,8 @@ def check_criterion(text: str) -> str:
 
 def calibrate(scores: np.ndarray, labels: np.ndarray, criterion: str = "f1") -> Calibration:
     """Fit probabilities and choose a threshold on pairs with labels 0 and 1."""
+    from scipy import special
+
     criterion = check_criterion(criterion)
     scores, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels) > 0.5
     if truth.all() or not truth.any():
@@ -91,6 +94,8 @@ def calibrate(scores: np.ndarray, labels: np.ndarray, criterion: str = "f1") -> 
 
 def _platt(scores: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
     """Slope and offset by maximum likelihood; scores are standardised for the search, which is convex."""
+    from scipy import optimize, special
+
     positives, negatives = int(truth.sum()), int((~truth).sum())
     wanted = np.where(truth, (positives + 1) / (positives + 2), 1 / (negatives + 2))
     centre, spread = scores.mean(), max(float(scores.std()), 1e-12)

@@ -8,6 +8,7 @@ the job ends with that error. If the driver dies, its workers find their pipes c
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -54,8 +55,9 @@ class _Pool:
                 for pipe in wait(list(self.busy)):
                     self._heard(pipe)
         finally:
-            for pipe, (process, _) in self.busy.items():
+            for pipe in self.busy:
                 pipe.close()
+            for process, _ in self.busy.values():
                 process.join(timeout=10)
                 if process.is_alive():
                     process.kill()
@@ -111,7 +113,7 @@ def _work(folder: str, pipe: Connection, device: str) -> None:
             shard = pipe.recv()
             pipe.send(("done", worker.run(shard)))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-        return
+        os._exit(0)  # all files are written, and torch and onnxruntime would take a second to clean up
     except Exception as error:
         with suppress(BrokenPipeError, ConnectionResetError):
             pipe.send(("failed", in_words(error, Path(folder))))
