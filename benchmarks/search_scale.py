@@ -1,9 +1,11 @@
 """Search at scale: real passage windows with every kind of index, and made-up vectors for time and memory alone.
 
     python -m benchmarks.search_scale --passages 100000 --vectors 1000000
+    python -m benchmarks.search_scale --passages 100000 --vectors 0 --kinds hnsw --runtimes int8,onnx,torch
 
 The passages are windows of 96 tokens, every 64, of medquad, scifact and esci (BEIR folders in $LIMBECK_DATA), a random
 choice of as many as are asked for. Every kind is built and searched in a separate process, so that memory is its own.
+Passages are encoded in the first of the runtimes; whole searches are timed with queries encoded in each.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from limbeck.data.passages import Passages
 from limbeck.data.texts import Texts
 from limbeck.evaluation.latency import measure_latency
 from limbeck.evaluation.search_speed import search_timings
+from limbeck.runtimes.choice import require_runtime, using_runtime
 from limbeck.search.build import build_index, load_encoder
 from limbeck.search.changes import add_passages, delete_passages
 from limbeck.search.dense import KINDS, DenseIndex, build_dense
@@ -75,17 +78,21 @@ def windows(home: Path, count: int, model: str) -> tuple[Texts, list[str]]:
     return corpus, [queries[row] for row in generator.permutation(len(queries))]
 
 
-def build(kind: str, corpus: Texts, queries: list[str], model: str, out: Path, store: Path) -> dict[str, float]:
+def build(
+    kind: str, corpus: Texts, queries: list[str], model: str, runtime: str, out: Path, store: Path
+) -> dict[str, float]:
     """`queries` decide the search effort; recall is then measured with others."""
     asked = Texts.from_dict({f"q{number}": text for number, text in enumerate(queries)})
     began = time.perf_counter()
-    build_index(model, Passages("windows", corpus, queries=asked), out, kind=kind, store=store)
+    with using_runtime(runtime):
+        build_index(model, Passages("windows", corpus, queries=asked), out, kind=kind, store=store)
     return {"seconds": time.perf_counter() - began, "peak_mb": peak_mb()}
 
 
-def search(out: Path, exact: Path, queries: list[str]) -> dict[str, Any]:
-    reference = SearchIndex.open(exact)
-    vectors = reference.dense.encode(queries)
+def search(out: Path, exact: Path, queries: list[str], runtimes: list[str]) -> dict[str, Any]:
+    with using_runtime("torch"):
+        reference = SearchIndex.open(exact)
+        vectors = reference.dense.encode(queries)
     truth = np.stack([listed.rows for listed in reference.dense.search(vectors, 10)])
     process = psutil.Process()
     before = process.memory_info().rss
@@ -93,15 +100,20 @@ def search(out: Path, exact: Path, queries: list[str]) -> dict[str, Any]:
     index = SearchIndex.open(out, reference.dense.matcher)
     opened = time.perf_counter() - began
     found = np.stack([listed.rows for listed in index.dense.search(vectors, 10)])
-    timings = search_timings(index, queries, 10)
-    dense_10 = search_timings(index, queries, 10, mode="dense")
+    memory = (process.memory_info().rss - before) / MB
+    timings, dense_10 = {}, {}
+    for runtime in runtimes:
+        with using_runtime(runtime, single=True):
+            asked = SearchIndex.open(out)
+        timings[runtime] = search_timings(asked, queries, 10).as_json()
+        dense_10[runtime] = search_timings(asked, queries, 10, mode="dense").as_json()
     return {
         "open_seconds": opened,
         "recall@10": recall(found, truth),
-        "timings": timings.as_json(),
-        "dense top 10": vars(dense_10["dense"]),
+        "timings": timings,
+        "dense top 10": dense_10,
         "overhead": overhead(index, queries[:200]),
-        "memory_mb": (process.memory_info().rss - before) / MB,
+        "memory_mb": memory,
     }
 
 
@@ -150,17 +162,18 @@ def made_up(kind: str, count: int, out: Path) -> dict[str, float]:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"passages": options.passages, "kinds": {}, "made_up": {}}
-    kinds = options.kinds.split(",")
+    kinds, runtimes = options.kinds.split(","), [require_runtime(each) for each in options.runtimes.split(",")]
     if options.passages:
         home = Path(os.environ.get("LIMBECK_DATA", "../shared/data"))
         corpus, queries = windows(home, options.passages, options.model)
         store = Path(options.store) if options.store else folder / "encodings"
         asked, queries = queries[options.queries :], queries[: options.queries]
-        first = alone(build, "flat", corpus, asked, options.model, folder / "exact", store)
+        given = corpus, asked, options.model, runtimes[0]
+        first = alone(build, "flat", *given, folder / "exact", store)
         found["encode_and_build_seconds"] = first["seconds"]
         for kind in kinds:
-            built = alone(build, kind, corpus, asked, options.model, folder / kind, store)
-            searched = alone(search, folder / kind, folder / "exact", queries)
+            built = alone(build, kind, *given, folder / kind, store)
+            searched = alone(search, folder / kind, folder / "exact", queries, runtimes)
             changed = alone(change, folder / kind, corpus)
             costs = {"build_seconds": built["seconds"], "build_peak_mb": built["peak_mb"]}
             found["kinds"][kind] = {**costs, **searched, **changed}
@@ -174,19 +187,26 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def print_kind(kind: str, row: dict[str, Any]) -> None:
-    timings, top = row["timings"], row["dense top 10"]
-    stages = ", ".join(f"{stage['name']} {stage['p50_ms']:.2f}/{stage['p99_ms']:.2f}" for stage in timings["stages"])
+    timings = next(iter(row["timings"].values()))
     sizes = ", ".join(f"{part} {size:,.0f}" for part, size in timings["bytes_per_passage"].items())
+    times = [
+        f"  {runtime}, ms p50/p99 of {what}: {told(found['stages'])}"
+        for what, every in (("a hybrid search", row["timings"]), ("the dense top 10", row["dense top 10"]))
+        for runtime, found in every.items()
+    ]
     lines = [
         f"{kind}: {timings['passages']:,} passages built in {row['build_seconds']:.1f} s (peak "
         f"{row['build_peak_mb']:,.0f} MB), opened in {row['open_seconds']:.2f} s, recall@10 {row['recall@10']:.3f}",
-        f"  ms p50/p99 of a hybrid search: {stages}",
-        f"  ms p50/p99 of the dense top 10 alone: {top['p50_ms']:.2f}/{top['p99_ms']:.2f}",
+        *times,
         f"  bytes a passage: {sizes}; memory while searching {row['memory_mb']:,.0f} MB",
         f"  a hybrid search takes {row['overhead']:+.1%} more than its two parts",
         f"  ten passages added in {row['add_seconds']:.1f} s, deleted in {row['delete_seconds']:.1f} s",
     ]
     print("\n".join(lines), flush=True)
+
+
+def told(stages: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{stage['name']} {stage['p50_ms']:.2f}/{stage['p99_ms']:.2f}" for stage in stages)
 
 
 def print_made_up(kind: str, row: dict[str, float]) -> None:
@@ -205,6 +225,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--model", default="minilm")
+    parser.add_argument("--runtimes", default="torch", help="what encodes queries; the first encodes the passages too")
     parser.add_argument("--store", help="keep encodings in this folder, and use those that are there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
