@@ -76,8 +76,7 @@ class PairScorer:
         room = PREPARED // len(sizes)
         tiles = [place // max(1, room // size) for place, size in zip(places, sizes, strict=True)]
         batch = self.batch or max(BATCHES[0], IN_CACHE // sum(sizes))
-        # Tile by tile; within a tile, consecutive pairs share their left text, which stays in the processor's cache.
-        order = np.lexsort((*reversed(places), *reversed(tiles)))
+        order = np.lexsort((*_largest_last(places, sizes), *reversed(tiles)))  # tile by tile
         turns = np.any([np.diff(tile[order]) != 0 for tile in tiles], axis=0)
         scores = np.empty((len(rows), self.interaction.outputs), dtype=np.float32)
         for tile in np.split(order, np.flatnonzero(turns) + 1):
@@ -99,7 +98,8 @@ class PairScorer:
         self, kept: list[tuple[np.ndarray, np.ndarray, Prepared]], found: list[tuple[np.ndarray, np.ndarray]]
     ) -> np.ndarray:
         """All pairs in one tile, by the rows of texts that are prepared already."""
-        order = np.lexsort([place for _, place in reversed(found)])
+        sizes = [sum(part[0].nbytes for part in prepared) for _, _, prepared in kept]
+        order = np.lexsort(_largest_last([place for _, place in found], sizes))
         placed = []
         for (rows, places, prepared), (distinct, place) in zip(kept, found, strict=True):
             own = places[np.searchsorted(rows, distinct)]
@@ -154,6 +154,13 @@ class PairScorer:
             spent[batch] = time.perf_counter() - start
         self.batch = min(spent, key=spent.__getitem__)
         return spent[self.batch]
+
+
+def _largest_last(places: Sequence[np.ndarray], sizes: Sequence[int]) -> list[np.ndarray]:
+    """Sort keys with which consecutive pairs share the text that is largest when prepared: it stays in the processor's
+    cache, and only the smaller ones come from memory.
+    """
+    return [places[position] for position in np.argsort(sizes, kind="stable")]
 
 
 def _by_length(lengths: Sequence[np.ndarray], batch: int) -> np.ndarray:

@@ -743,6 +743,40 @@ def test_texts_of_different_lengths_are_not_kept(tmp_path):
     assert np.allclose(plain.score(rows), before, atol=1e-6)
 
 
+class Wide(Dot):
+    """Prepares texts of one position with ten times the numbers of the other, and notes which texts it reads."""
+
+    def __init__(self, wide: int) -> None:
+        super().__init__()
+        self.wide, self.seen = wide, []
+
+    def prepare(self, encoded, position):
+        (vectors,) = super().prepare(encoded, position)
+        return vectors, vectors.repeat(1, 10 if position == self.wide else 1)
+
+    def score_rows(self, texts, rows):
+        self.seen += zip(*(row.tolist() for row in rows), strict=True)
+        return self.score([(text[0][row],) for text, row in zip(texts, rows, strict=True)])
+
+
+@pytest.mark.parametrize("wide", [0, 1])
+@pytest.mark.parametrize("kept", [True, False])
+def test_pairs_with_the_same_large_text_follow_each_other(wide, kept):
+    """It is read from memory once, and then from the processor's cache."""
+    generator = np.random.default_rng(0)
+    vectors = [InMemory(generator.standard_normal((7, 4)).astype(np.float32))] * 2
+    rows = generator.integers(0, 7, (50, 2))
+    interaction = Wide(wide)
+    scorer = pair_scorer.PairScorer(interaction, vectors, batch=8)
+    if kept:
+        assert scorer.keep([np.arange(7), np.arange(7)])
+    interaction.seen.clear()
+    scores = scorer.score(rows)
+    turns = [np.count_nonzero(np.diff([pair[position] for pair in interaction.seen])) for position in (0, 1)]
+    assert turns[wide] == 6 and turns[1 - wide] > 20
+    assert np.allclose(scores, pair_scorer.PairScorer(Dot(), vectors).score(rows), atol=1e-6)
+
+
 def test_shards_of_the_best_hold_whole_left_texts_and_several_of_them():
     assert job_module.whole_lefts(100_000, 10_000) == 100_000
     assert job_module.whole_lefts(100_000, 300_000) == 8 * 300_000
