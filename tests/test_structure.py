@@ -11,8 +11,8 @@ import limbeck
 ROOT = Path(limbeck.__file__).parent
 # Text goes in at `data` and becomes encodings, scores and numbers; a part imports only what stands before it.
 ORDER = (
-    "errors signals lazy printable progress console files sealed file_list plugins data stores objectives matchers "
-    "runtimes generation search scoring evaluation report recipe training runs api cli"
+    "errors signals lazy printable processor progress console files sealed file_list plugins data stores objectives "
+    "matchers runtimes generation search scoring evaluation report recipe training runs api cli"
 ).split()
 ARCHITECTURES = {
     "DualEncoder", "CrossEncoder", "ColBERT", "DiPair", "PolyEncoder", "Siamese", "SentenceT5", "Virt", "DeFormer",

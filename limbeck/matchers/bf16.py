@@ -16,10 +16,15 @@ from torch import Tensor
 
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
+from limbeck.processor import emulates_bf16
+from limbeck.progress import has_reporter, say
+
+_warned: list[str] = []  # not empty once somebody was told
 
 
 def use_bf16(matcher: Matcher) -> Matcher:
     """Run the matcher's transformers in bfloat16 from now on. Caches keep its outputs apart from those of float32."""
+    warn_if_emulated(matcher.device.type)
     for encoder in encoders(matcher):
         encoder.forward = _halved(encoder.forward)
     matcher.bf16 = True
@@ -39,6 +44,13 @@ def in_bf16(matcher: Matcher, wanted: bool = True) -> Iterator[None]:
         for encoder in encoders(matcher):
             del encoder.forward
         matcher.bf16 = False
+
+
+def warn_if_emulated(device: str) -> None:
+    """Say once that bfloat16 does not pay on this machine."""
+    if device == "cpu" and emulates_bf16() and has_reporter() and not _warned:
+        _warned.append(device)
+        say("bf16: this processor has no bfloat16 products and emulates them, up to 100 times slower; drop bf16")
 
 
 def _halved(forward: Callable[..., Any]) -> Callable[..., Any]:

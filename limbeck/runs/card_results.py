@@ -8,11 +8,11 @@ from functools import partial
 import torch
 
 from limbeck.matchers.device import chosen_device
+from limbeck.processor import processor_name
 from limbeck.report.formatting import listed, measure_title, p_value, share, three_digits, times
 from limbeck.report.task_words import TaskWords
 from limbeck.runs.results import ResultRow
 from limbeck.runtimes.measure import Measured as RuntimeRow
-from limbeck.runtimes.processor import processor_name
 
 RESULTS = "## Quality and speed"
 RUNTIMES = "## Speed by runtime"

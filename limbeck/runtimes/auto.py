@@ -19,12 +19,12 @@ from limbeck.data.cache import cache_directory
 from limbeck.files import digest
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
+from limbeck.processor import processor_name
 from limbeck.progress import say
 from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, measured_source, texts_to_run
 from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.job_size import LONG
 from limbeck.runtimes.measure import Measured, measure
-from limbeck.runtimes.processor import processor_name
 from limbeck.runtimes.sample import Sample, sample_at_hand
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.sealed import read_if_whole, write_sealed

@@ -14,12 +14,12 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.tower import config_digest
+from limbeck.processor import weight_bits
 from limbeck.runtimes.calibrated import Inputs, inputs_digest, with_calibrated_products
 from limbeck.runtimes.choice import CALIBRATED
 from limbeck.runtimes.graph_cache import cached_graph
 from limbeck.runtimes.inputs import CannotExport, Signature
 from limbeck.runtimes.int8 import with_int8_weights
-from limbeck.runtimes.processor import weight_bits
 from limbeck.runtimes.sessions import Session, open_session
 from limbeck.runtimes.trace import OPSET, float32_graph
 

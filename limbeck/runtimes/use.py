@@ -18,12 +18,12 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders, pooled_by_its_owner
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.matchers.safe_loading import try_out
+from limbeck.processor import weight_bits
 from limbeck.progress import reporting, say
 from limbeck.runtimes.calibrated import Inputs, inputs_digest
 from limbeck.runtimes.choice import CALIBRATED, FLOAT32, require_runtime
 from limbeck.runtimes.compiled import CompiledEncoder
 from limbeck.runtimes.inputs import CannotExport, Signature
-from limbeck.runtimes.processor import weight_bits
 from limbeck.runtimes.sample import Sample, sample_at_hand
 from limbeck.runtimes.single import short_ways
 

@@ -22,6 +22,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from limbeck.errors import LimbeckError
 from limbeck.files import naming_disk_errors, write_json
 from limbeck.matchers.base import Matcher
+from limbeck.matchers.bf16 import warn_if_emulated
 from limbeck.matchers.device import chosen_device, on_device
 from limbeck.objectives import standardise_global, standardise_list
 from limbeck.progress import Advance
@@ -284,6 +285,8 @@ def _arguments(
     stage: Stage, folder: Path, steps: int, eval_every: int, seed: int, has_dev: bool, run_name: str | None
 ) -> TrainingArguments:
     device = chosen_device()
+    if stage.bf16:
+        warn_if_emulated(device.type)
     return _Arguments(
         output_dir=str(folder),
         max_steps=steps,

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from limbeck.matchers import build, load, matcher_config
+from limbeck import processor
+from limbeck.matchers import bf16, build, load, matcher_config
 from limbeck.matchers.bf16 import in_bf16
+from limbeck.progress import reporting
 
 QUERIES = ["how do I copy a file", "sort a list in place", "open a network socket"]
 DOCUMENTS = [f"Copy data from src to dst, {word}." for word in "all of it at once or line by line".split()]
@@ -62,3 +64,29 @@ def test_a_model_with_its_classifier_inside_keeps_that_in_float32(tiny_bert, tmp
     exact, half = load(tmp_path).score(PAIRS), load(tmp_path, bf16=True).score(PAIRS)
     assert np.abs(half - exact).max() < 0.05
     assert not np.array_equal(half, torch.from_numpy(half).bfloat16().float().numpy())
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.messages.append(message)
+
+
+@pytest.mark.parametrize(
+    ("flags", "warns"), [("avx2 avx512f", True), ("avx2 avx512_bf16", False), ("asimd bf16", False), (None, False)]
+)
+def test_a_processor_that_emulates_bf16_is_named_once(minilm, monkeypatch, flags, warns):
+    monkeypatch.setattr(processor, "_cpuinfo", lambda: {} if flags is None else {"flags": flags})
+    monkeypatch.setattr(bf16, "_warned", [])
+    matcher = build(matcher_config(kind="dual_encoder", start=minilm, layers=1))
+    heard = Heard()
+    for reporter in (None, heard, heard):  # nobody is told by the first
+        with reporting(reporter), in_bf16(matcher):
+            pass
+    assert ["has no bfloat16 products" in message for message in heard.messages] == [True] * warns
+    monkeypatch.setattr(bf16, "_warned", [])
+    with reporting(heard):
+        bf16.warn_if_emulated("cuda")
+    assert len(heard.messages) == warns

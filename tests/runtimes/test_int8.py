@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from limbeck.runtimes import processor
+from limbeck import processor
 from limbeck.runtimes.int8 import rounded, with_int8_weights
 from limbeck.runtimes.sessions import OnnxSession
 

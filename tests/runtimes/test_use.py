@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from limbeck import processor
 from limbeck.errors import LimbeckError
 from limbeck.matchers import DualEncoder, build, load, matcher_config
 from limbeck.matchers.bf16 import use_bf16
 from limbeck.matchers.encoders import encoders
-from limbeck.runtimes import processor
 from limbeck.runtimes.choice import measuring_on, missing_package, require_runtime, using_runtime
 from limbeck.runtimes.sample import Sample
 from limbeck.runtimes.use import in_runtime, use_runtime

@@ -1,4 +1,4 @@
-"""What the processor is called, and what its 8-bit products can do."""
+"""What the processor is called, and what it can multiply: bytes without overflow, bfloat16 without emulation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 # x86 without these adds pairs of byte products in 16 bits, which 8-bit weights overflow. ARM adds them in 32 bits.
 EXACT_SUMS = {"avx512_vnni", "avx_vnni", "asimddp"}
+BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # the last one is ARM's
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -30,8 +31,17 @@ def processor_name() -> str:
     return " ".join([name, *(["family/model/stepping", "/".join(numbers)] if numbers else [])])
 
 
+def _flags() -> set[str]:
+    facts = _cpuinfo()
+    return set((facts.get("flags") or facts.get("Features") or "").split())
+
+
 def weight_bits() -> int:
     """Bits of a weight in 8-bit products: 8 where sums are exact, else 7."""
-    facts = _cpuinfo()
-    flags = set((facts.get("flags") or facts.get("Features") or "").split())
-    return 8 if flags & EXACT_SUMS else 7
+    return 8 if _flags() & EXACT_SUMS else 7
+
+
+def emulates_bf16() -> bool:
+    """Whether products in bfloat16 are known to run without instructions of their own, up to 100 times slower."""
+    flags = _flags()
+    return bool(flags) and not flags & BF16
