@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from limbeck.runs.compress.limits import Limits
 
@@ -54,7 +55,7 @@ def recommend(offers: Sequence[Offer], limits: Limits) -> Offer | None:
     """The student to take; None if there is none.
 
     With a budget it is the best student within it, otherwise the fastest that keeps enough. If no student is what was
-    asked for, it is the nearest: within the budget the best, otherwise the fastest.
+    asked for, it is the nearest: within the budget the best, otherwise the one that is least beyond it.
     """
     students = [one for one in offers if one.kind == "student"]
     right = [one for one in students if meets(one, limits)]
@@ -64,7 +65,13 @@ def recommend(offers: Sequence[Offer], limits: Limits) -> Offer | None:
         return max(right, key=_best) if has_budget else min(right, key=_fastest)
     if affordable:
         return max(affordable, key=_best)
-    return min(students, key=_fastest, default=None)
+    return min(students, key=lambda one: (_beyond(one, limits), -one.quality), default=None)
+
+
+def _beyond(offer: Offer, limits: Limits) -> float:
+    """How many times as much as the tightest budget an offer costs."""
+    costs = [(offer.ms, limits.ms), (offer.bytes, limits.bytes)]
+    return max((inf if cost is None else cost / budget for cost, budget in costs if budget is not None), default=0.0)
 
 
 def _best(offer: Offer) -> tuple[float, float]:

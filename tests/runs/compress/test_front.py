@@ -52,3 +52,12 @@ def test_if_nothing_is_right_the_nearest_is_recommended():
     assert recommend(ALL, Limits(keep=0.99)) == TWO  # the best
     assert recommend(ALL, Limits(ms=0.01)) == STATIC  # the fastest
     assert recommend([TEACHER, BM25], Limits()) is None
+
+
+def test_without_a_student_within_the_budgets_the_one_least_beyond_them_is_nearest():
+    small, fast = offer("small", 0.7, 2, size=600), offer("fast", 0.8, 0.1, size=6000)
+    assert recommend([small, fast], Limits(bytes=500)) == small
+    assert recommend([small, fast], Limits(ms=0.05, bytes=500)) == fast  # 12 times too large, the other 40 times slow
+    assert recommend([small, fast], Limits(ms=0.05)) == fast
+    unknown = offer("unknown", 0.9, 0.01)
+    assert recommend([small, unknown], Limits(bytes=500)) == small
