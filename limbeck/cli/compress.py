@@ -10,6 +10,8 @@ import typer
 from limbeck.cli.options import DEVICE, REPORT_TO
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from limbeck.runs.compress.table import Compressed
 
 
@@ -44,7 +46,7 @@ def register(app: typer.Typer) -> None:
             [], "--question", help="The report shows how teacher and student answer it; repeat it for more."
         ),
         fail_below: list[str] = typer.Option(
-            [], "--fail-below", help="Exit with code 1 below this: win, marginal, or a measure, e.g. ndcg@10=0.60."
+            [], "--fail-below", help="Exit with code 1 below this: win, marginal, kept=95% or ndcg@10=0.60."
         ),
         report_to: list[str] = REPORT_TO,
         device: str = DEVICE,
@@ -69,21 +71,22 @@ def register(app: typer.Typer) -> None:
                 start=start, threads=threads, seed=seed, length=length, questions=question, progress=True,
             )  # fmt: skip
         except KeyboardInterrupt:
-            _show_what_is_there(out)
+            show_what_is_there(out)
             raise
         print(json_text(found.as_json())) if as_json else show(found)
-        missed = required.missed(found.verdict, found.row.measures)
+        missed = required.missed(found.verdict, found.row)
         for line in missed:
             err.print(line, highlight=False, markup=False)
         if missed:
             raise typer.Exit(1)
 
 
-def show(found: Compressed) -> None:
+def show(found: Compressed, console: Console | None = None) -> None:
     """The table, what became of the others, what to do next, and the verdict as the last line."""
     from limbeck.cli.tables import print_warnings, results_table
-    from limbeck.console import out
+    from limbeck.console import out as usual
 
+    out = console or usual
     out.print(results_table(found.rows, out.width))
     for name, note in found.notes.items():
         out.print(f"{name}: {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
@@ -92,13 +95,15 @@ def show(found: Compressed) -> None:
     out.print(f"recommended  {found.recommended}", highlight=False, markup=False, soft_wrap=True)
     for line in found.next_steps:
         out.print(f"             {line}", highlight=False, markup=False, soft_wrap=True)
+    threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
+    out.print(f"ms/query     single queries on {threads}, all models in turns", highlight=False)
     out.print(f"student      {found.folder / 'student'}\nreport       {found.report}", highlight=False, markup=False)
-    print(found.verdict)
+    out.print(str(found.verdict), highlight=False, markup=False, soft_wrap=True)
 
 
-def _show_what_is_there(folder: Path) -> None:
+def show_what_is_there(folder: Path) -> None:
     """The table of an interrupted run, if a student has been measured."""
-    from limbeck.console import out
+    from limbeck.console import err
     from limbeck.errors import LimbeckError
     from limbeck.runs.compress.table import read_compressed
 
@@ -106,5 +111,5 @@ def _show_what_is_there(folder: Path) -> None:
         found = read_compressed(folder)
     except LimbeckError:
         return
-    show(found)
-    out.print("unfinished: more students were to be tried", highlight=False)
+    show(found, err)
+    err.print("unfinished: more students were to be tried; the same command goes on", highlight=False)

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Make cheaper query encoders for MiniLM's index of the Python documentation: about 5 minutes on 2 cores."""
         from limbeck import api
-        from limbeck.cli.compress import show
+        from limbeck.cli.compress import show, show_what_is_there
         from limbeck.console import err
         from limbeck.console import out as console
         from limbeck.files import read_json
@@ -37,7 +37,11 @@ def register(app: typer.Typer) -> None:
             f"{begun} for the same index: about {minutes:g} minutes on 2 cores. Ctrl-C stops it; the same command "
             "resumes.", highlight=False, soft_wrap=True,
         )  # fmt: skip
-        found = api.compress(TEACHER, DATA, out, minutes=minutes, length=LENGTH, questions=QUESTIONS, progress=True)
+        try:
+            found = api.compress(TEACHER, DATA, out, minutes=minutes, length=LENGTH, questions=QUESTIONS, progress=True)
+        except KeyboardInterrupt:
+            show_what_is_there(out)
+            raise
         examples = read_json(out / "examples.json")
         if as_json:
             print(json_text(found.as_json() | {"examples": examples}))

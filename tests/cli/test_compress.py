@@ -22,6 +22,7 @@ def teacher(tiny_bert, tmp_path):
         (["--keep", "most"], ["--keep", "95%"]),
         (["--minutes", "0"], ["--minutes"]),
         (["--fail-below", "loss"], ["--fail-below", "win"]),
+        (["--fail-below", "mrr@10=0.3"], ["--fail-below", "ndcg@10"]),
         (["--index", "a", "--vectors", "b.npy"], ["--index", "--vectors"]),
         (["--index", "nowhere"], ["nowhere", "no such file"]),
     ],
@@ -41,8 +42,11 @@ def test_the_last_line_is_the_verdict_and_fail_below_sets_the_exit_code(limbeck,
     monkeypatch.setattr("limbeck.runs.compress.bench.RUNTIMES", ("torch",))
     command = ["compress", teacher, beir, "--out", tmp_path / "out", "--minutes", "0.001"]
     done = limbeck(*command)
+    assert "ms/query     single queries on 1 thread, all models in turns" in done.out
     assert done.code == 0 and done.out.strip().splitlines()[-1].startswith("VERDICT: ")
     assert "2 layers: not tried: no time left" in done.out
     found = json.loads(limbeck(*command, "--json").out)
-    assert found["recommended"] == "static" and found["verdict"]["line"].startswith("VERDICT: ")
+    assert (
+        found["threads"] == 1 and found["recommended"] == "static" and found["verdict"]["line"].startswith("VERDICT: ")
+    )
     assert limbeck(*command, "--fail-below", "ndcg@10=2").code == 1

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation.gate import Gate, failures, parse_gate
+from limbeck.evaluation.gate import Gate, failures
+from limbeck.runs.compress.exam import AGREEMENT, LABELLED, OVERLAP
 from limbeck.runs.compress.front import Offer, meets
 from limbeck.runs.compress.limits import Limits
 
+if TYPE_CHECKING:
+    from limbeck.runs.results import ResultRow
+
+KEPT = "kept"
+GATES = f"write win, marginal, or a minimum of {KEPT}, {LABELLED}, {AGREEMENT} or {OVERLAP}, e.g. {KEPT}=95%"
 SIGNIFICANT = 0.05
 CLEARLY_FASTER = 1.5  # times
 
@@ -88,9 +96,21 @@ def _baseline(others: Sequence[Offer], cheaper: Sequence[Offer], as_good: Sequen
     return max(cheaper or others, key=lambda one: one.quality, default=None)
 
 
+def _gate(text: str) -> Gate:
+    """The minimum of a measure that runs compute, as a number or in percent."""
+    name, _, number = (part.strip().lower() for part in text.partition("="))
+    try:
+        minimum = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        minimum = math.nan
+    if name not in (KEPT, LABELLED, AGREEMENT, OVERLAP) or not math.isfinite(minimum):
+        raise LimbeckError(f"cannot read --fail-below {text!r}; {GATES}")
+    return Gate(name, minimum)
+
+
 @dataclass(frozen=True)
 class Required:
-    """What a run must reach to exit with code 0: `--fail-below win`, `marginal`, or a measure such as ndcg@10=0.60."""
+    """What a run must reach to exit with code 0: `--fail-below win`, `marginal`, `kept=95%` or `ndcg@10=0.60`."""
 
     level: Level | None = None
     gates: tuple[Gate, ...] = ()
@@ -101,13 +121,15 @@ class Required:
         words = [text for text in texts if "=" not in text]
         wrong = next((text for text in words if text.strip().lower() not in names), None)
         if wrong is not None:
-            raise LimbeckError(f"cannot read --fail-below {wrong!r}; write win, marginal, or e.g. ndcg@10=0.60")
+            raise LimbeckError(f"cannot read --fail-below {wrong!r}; {GATES}")
         levels = [names[text.strip().lower()] for text in words]
-        return cls(max(levels, default=None), tuple(parse_gate(text) for text in texts if "=" in text))
+        return cls(max(levels, default=None), tuple(_gate(text) for text in texts if "=" in text))
 
-    def missed(self, verdict: Verdict, measures: dict[str, float]) -> list[str]:
-        """A line for everything that was not reached."""
-        lines = failures(self.gates, measures)
+    def missed(self, verdict: Verdict, row: ResultRow) -> list[str]:
+        """A line for everything that was not reached; a measure that needs labels is not reached without them."""
+        values = row.measures if row.kept is None else {**row.measures, KEPT: row.kept}
+        unknown = [f"{gate.measure} is not known without labels" for gate in self.gates if gate.measure not in values]
+        lines = [*unknown, *failures([gate for gate in self.gates if gate.measure in values], values)]
         if self.level is not None and verdict.level < self.level:
             lines.append(f"the verdict is {verdict.level.name}, below {self.level.name}: {verdict.reason}")
         return lines

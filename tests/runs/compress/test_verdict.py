@@ -7,6 +7,7 @@ import pytest
 from limbeck.errors import LimbeckError
 from limbeck.runs.compress.limits import Limits
 from limbeck.runs.compress.verdict import Level, Required, Verdict, judge
+from limbeck.runs.results import ResultRow
 from tests.runs.compress.test_front import BM25, INT8, STATIC, TEACHER, TWO, offer
 
 OTHERS, NO_WISHES = [TEACHER, INT8, BM25], Limits()
@@ -60,9 +61,23 @@ def test_the_line_can_be_read_by_a_script():
 
 def test_fail_below_takes_a_verdict_or_a_measure():
     found = Verdict(Level.MARGINAL, 0.9, 2.0, "BM25", 0.4, "why")
-    assert Required.parse([]).missed(found, {}) == []
-    assert Required.parse(["marginal"]).missed(found, {}) == []
-    assert "WIN" in Required.parse(["WIN"]).missed(found, {})[0]
-    assert len(Required.parse(["ndcg@10=0.6", "win"]).missed(found, {"ndcg@10": 0.5})) == 2
-    with pytest.raises(LimbeckError, match="win, marginal"):
-        Required.parse(["regression"])
+    row = ResultRow("static", "student", {"ndcg@10": 0.5, "overlap@10": 0.7}, kept=0.9)
+    for reached in ([], ["marginal"], ["ndcg@10=0.5", "overlap@10=0.7"], ["kept=90%"], ["Kept=0.9"]):
+        assert Required.parse(reached).missed(found, row) == []
+    assert "WIN" in Required.parse(["WIN"]).missed(found, row)[0]
+    assert len(Required.parse(["ndcg@10=0.6", "win"]).missed(found, row)) == 2
+    assert Required.parse(["kept=95%"]).missed(found, row) == ["kept is 0.9000, below 0.95"]
+
+
+@pytest.mark.parametrize("wrong", ["regression", "mrr@10=0.3", "ndcg@10=", "ndcg@10=x", "kept=nan", "=1"])
+def test_what_no_run_computes_is_refused_before_it_starts(wrong):
+    with pytest.raises(LimbeckError, match=r"--fail-below .*write win, marginal, or a minimum of kept, ndcg@10"):
+        Required.parse([wrong])
+
+
+def test_a_measure_of_labels_is_not_reached_without_labels():
+    found, row = Verdict(Level.WIN, None, 2.0, "BM25", 0.4, "why"), ResultRow("static", "student", {"overlap@10": 0.7})
+    gates = Required.parse(["ndcg@10=0.1", "kept=1%", "overlap@10=0.8"])
+    assert gates.missed(found, row) == [
+        "ndcg@10 is not known without labels", "kept is not known without labels", "overlap@10 is 0.7000, below 0.8",
+    ]  # fmt: skip
