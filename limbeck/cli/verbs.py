@@ -18,7 +18,7 @@ VERBS = {  # the panel of `limbeck --help`: its commands, each a module of this 
 }
 FIRST_STEPS = {  # a line is shown once its command exists
     "demo": ("limbeck demo", "to see what it does: minutes, and you need nothing of your own"),
-    "compress": ("limbeck compress TEACHER DATA", "to get the cheapest model that does the job of yours"),
+    "compress": ("limbeck compress TEACHER DATA --out DIR", "to get the cheapest model that does the job of yours"),
     "distill": ("limbeck distill RECIPE", "to choose data, teacher, student and objectives yourself"),
 }
 FIRST_SENTENCE = 1000  # maximum characters of a command's line, which may be wrapped

@@ -39,6 +39,8 @@ class KeptStudent:
     name: str
     recipe: Recipe
     task: Task
+    variants: Sequence[str] = ()  # rows of the same student in other runtimes
+    tested: int | None = None  # how many queries or pairs it was measured on; by default those of the test split
 
 
 def write_card(
@@ -56,8 +58,9 @@ def write_card(
     loading = loading_of(place, recipe.student.output_count, recipe.student.text_count or 2)
     parts = [f"# {recipe.name}", " ".join([_what(recipe), *([in_short(row, words)] if row is not None else [])])]
     if row is not None:
-        shown = [each for each in rows if each.measures and (each.kind != "student" or each is row)]
-        parts.append(results_section(shown, row, words, _tested_on(student.task, words), warnings, timed))
+        own = {student.name, *student.variants}
+        shown = [each for each in rows if each.measures and (each.kind != "student" or each.name in own)]
+        parts.append(results_section(shown, row, words, _tested_on(student, words), warnings, timed))
     else:
         parts.append("It was not measured: there are no labelled test data.")
     parts += [_loading_section(loading), _origin(student, words)]
@@ -155,7 +158,10 @@ def _named(model: str | None) -> str:
     return f"[{name}]({HUB}/{name})" if name else f"a local model (`{Path(str(model)).name}`)"
 
 
-def _tested_on(task: Task, words: TaskWords) -> str:
+def _tested_on(student: KeptStudent, words: TaskWords) -> str:
+    task = student.task
+    if student.tested is not None:
+        return f"{student.tested:,} held-out {words.examples} of {task.data.name}"
     return f"{task.facts()['queries_test']:,} test {words.examples} of {task.data.name}"
 
 

@@ -109,11 +109,11 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
         told = f"students are compared on {len(test.queries)} queries, so differences may be chance"
         task.warn(f"{told}; hundreds are better")
     task.reference.check_given()
+    task.teacher = matcher
+    task.reference.read_given()
     if known is None:
         write_sealed(folder / PLAN, asdict(request) | sizes)
     write_recipe(found[0].recipe, folder / "recipe.yaml")
-    task.teacher = matcher
-    task.reference.read_given()
     return Setting(request, task, data, matcher, found, dev, test)
 
 
@@ -193,8 +193,9 @@ def _exams(task: Any, searches: bool, scores: bool) -> tuple[Exam, Exam]:
         dev, test = known[::2], known[1::2]
     for queries in (dev, test):
         if len(queries) < 2:
-            problem = f"only {len(queries)} queries are left to compare students on"
-            raise LimbeckError(f"{task.data.name}: {problem}; {'annotate' if scores else 'give'} more queries")
+            there = f"{len(queries)} {'query' if len(queries) == 1 else 'queries'}"
+            remedy = "annotate more queries" if scores else "give more, or corpus.jsonl alone: then spans of it serve"
+            raise LimbeckError(f"{task.data.name}: only {there} left to compare students on; {remedy}")
     return _exam(task, dev, labels, searches, scores), _exam(task, test, labels, searches, scores)
 
 

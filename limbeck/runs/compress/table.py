@@ -23,6 +23,7 @@ from limbeck.runs.results import Measured, ResultRow, rows_as_json
 from limbeck.runs.run_folder import METRICS, write_results
 from limbeck.runs.student_card import KeptStudent, write_card
 from limbeck.runs.task import Task
+from limbeck.runtimes.choice import RUNTIMES
 from limbeck.sealed import read_if_whole, read_sealed, write_sealed
 
 TIMINGS = "timings.json"
@@ -61,6 +62,7 @@ class Compressed:
     next_steps: list[str]
     notes: dict[str, str]  # candidates that were stopped or not tried, and why
     seconds: float
+    threads: int  # that queries were timed on
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -81,7 +83,7 @@ class Compressed:
         verdict = asdict(self.verdict) | {"level": self.verdict.level.name, "line": str(self.verdict)}
         own = {name: getattr(self, name) for name in ("recommended", "meets", "front", "next_steps", "notes")}
         rows = rows_as_json(self.rows)
-        folder = {"folder": str(self.folder), "seconds": self.seconds}
+        folder = {"folder": str(self.folder), "seconds": self.seconds, "threads": self.threads}
         return {**folder, **own, "verdict": verdict, "rows": rows, "warnings": self.warnings}
 
 
@@ -100,6 +102,7 @@ class Known:
     seconds: float
     searches: bool  # otherwise they re-rank
     final: bool = True  # whether nothing else will be measured
+    whole: float = 1.0  # the teacher's value of the deciding measure, if it has no row
 
 
 def write_table(known: Known, limits: Limits) -> Compressed:
@@ -118,8 +121,8 @@ def write_table(known: Known, limits: Limits) -> Compressed:
     verdict = judge(chosen, [one for one in offers if one.kind != "student"], limits, row.speedup, p_value)
     best, right = front(offers), meets(chosen, limits)
     name, _, runtime = chosen.name.rpartition(", ") if chosen.name not in known.students else (chosen.name, "", "torch")
-    recipe, count = known.task.recipe, known.task.facts()["queries_train"]
-    use = Use(known.folder, recipe.data.source, runtime, known.searches, name in known.keeping, count)
+    recipe = known.task.recipe
+    use = _use(known, name, runtime)
     steps = advice(chosen, right, use, verdict, limits, known.notes)
     told = {
         "recommended": chosen.name, "student": name, "runtime": runtime, "meets": right, "limits": str(limits),
@@ -129,8 +132,7 @@ def write_table(known: Known, limits: Limits) -> Compressed:
     }  # fmt: skip
     if known.final:
         _keep(known.students[name], known.folder)
-        own = KeptStudent(chosen.name, load_recipe(known.folder / "recipe.yaml"), known.task)
-        write_card(known.folder / "student", own, rows, known.task.warnings, _timed(known))
+        _write_card(known, rows, chosen.name, name, runtime, verdict.baseline)
     assert recipe.teacher is not None
     title = f"Students of {Path(recipe.teacher.model or recipe.teacher.scores or '').name}"
     warnings = known.task.warnings
@@ -156,6 +158,7 @@ def read_compressed(folder: Path) -> Compressed:
             told["next"],
             told["notes"],
             float(found["seconds"]),
+            int(told["threads"]),
             list(found["warnings"]),
         )
     except (TypeError, KeyError, ValueError) as error:
@@ -167,7 +170,7 @@ def _related(known: Known) -> list[ResultRow]:
     kinds = ("teacher", "baseline", "student")
     rows = [replace(one.row, ms_per_query=known.timings.ms.get(one.row.name)) for one in known.measured]
     teacher = next((row for row in rows if row.kind == "teacher"), None)
-    whole = 1.0 if teacher is None else teacher.measures[known.measure]  # scores agree with themselves
+    whole = known.whole if teacher is None else teacher.measures[known.measure]
     found = []
     for row in rows:
         kept = row.measures[known.measure] / whole if whole else None
@@ -186,12 +189,40 @@ def _offer(row: ResultRow, known: Known) -> Offer | None:
     return Offer(row.name, row.kind, quality, row.ms_per_query, total, row.bytes_per_document, row.kept)
 
 
-def _timed(known: Known) -> str:
-    """How times were measured, for the student's card."""
+def _timed(known: Known, runtime: str) -> str:
+    """How times were measured, for the student's card, and how to run the student as fast."""
     until = "its vector is there" if known.searches else "its candidates are in order"
     threads = f"{known.timings.threads} {'thread' if known.timings.threads == 1 else 'threads'}"
     told = f"ms/query is the median time of single queries until {until}, tokenising included, on {threads}"
-    return f"{told} of {machine(threads=False)}. Rows that name no runtime ran in PyTorch."
+    told += f" of {machine(threads=False)}. Rows that name no runtime ran in PyTorch."
+    return told if runtime == "torch" else f"{told} Run it with `--runtime {runtime}` of Limbeck's commands."
+
+
+def _use(known: Known, name: str, runtime: str) -> Use:
+    task = known.task
+    data, teacher = task.recipe.data, task.recipe.teacher
+    assert teacher is not None
+    queries, labelled = task.facts()["queries_train"], len(task.data.qrels.get(data.train, {}))
+    keeps = name in known.keeping
+    return Use(
+        known.folder, data.source, runtime, known.searches, keeps, queries, labelled, teacher.vectors, teacher.length
+    )
+
+
+def _write_card(
+    known: Known, rows: Sequence[ResultRow], chosen: str, name: str, runtime: str, baseline: str | None
+) -> None:
+    """The card of the recommended student, next to its other runtimes and tested against the verdict's baseline."""
+    results = {one.row.name: one.result for one in known.measured}
+    tested = None
+    if baseline is not None and len(results[chosen]) > 1:
+        found = results[chosen].compare(results[baseline], known.measure)
+        p = list(found.p_values.values())[-1]
+        tested = {"against": baseline, "p": p, "difference": found.difference, "low": found.low, "high": found.high}
+    shown = [replace(row, significance=tested) if row.name == chosen else row for row in rows]
+    variants = [name, *(f"{name}, {each}" for each in RUNTIMES)]
+    own = KeptStudent(chosen, load_recipe(known.folder / "recipe.yaml"), known.task, variants, len(results[chosen]))
+    write_card(known.folder / "student", own, shown, known.task.warnings, _timed(known, runtime))
 
 
 def _keep(student: Path, folder: Path) -> None:
