@@ -117,9 +117,10 @@ def search(out: Path, exact: Path, queries: list[str], runtimes: list[str]) -> d
     }
 
 
-def change(out: Path, corpus: Texts) -> dict[str, float]:
+def change(out: Path, corpus: Texts, runtime: str) -> dict[str, float]:
     """Seconds to add ten existing passages under other names, and to delete them again, with the model loaded."""
-    model = SearchIndex.open(out).dense.matcher
+    with using_runtime(runtime):
+        model = SearchIndex.open(out).dense.matcher
     texts = {f"new {key}": corpus[key] for key in corpus.ids[:10]}
     began = time.perf_counter()
     add_passages(out, Passages("additions", Texts.from_dict(texts)), model)
@@ -174,7 +175,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for kind in kinds:
             built = alone(build, kind, *given, folder / kind, store)
             searched = alone(search, folder / kind, folder / "exact", queries, runtimes)
-            changed = alone(change, folder / kind, corpus)
+            changed = alone(change, folder / kind, corpus, runtimes[0])
             costs = {"build_seconds": built["seconds"], "build_peak_mb": built["peak_mb"]}
             found["kinds"][kind] = {**costs, **searched, **changed}
             if not options.json:
