@@ -59,7 +59,7 @@ def compare_rankings(
     confidence: float = 0.95,
 ) -> Comparison:
     """Paired t-test, randomisation test and bootstrap interval over the judged queries of both systems."""
-    name = canonical_name(measure)
+    name = measure if measure in system.per_query else canonical_name(measure)
     if system.query_ids != baseline.query_ids:
         raise LimbeckError("the two systems were judged on different queries; evaluate both with the same qrels")
     for result in (system, baseline):

@@ -44,6 +44,7 @@ def test_a_run_gives_a_front_a_student_and_a_verdict_and_can_be_repeated(dual, b
     card = (out / "student" / "README.md").read_text()
     assert "distilled with Limbeck from a local model" in card and f"| **{found.recommended}** |" in card
     assert "until its vector is there, tokenising included, on 1 thread of" in card and str(tmp_path) not in card
+    assert " held-out queries of " in card and f"from that of {found.verdict.baseline} (95% interval" in card
 
     again = distill(out / "students" / "static" / "recipe.yaml", tmp_path / "again")
     own = lb.load(out / "students" / "static" / "rung-1")
