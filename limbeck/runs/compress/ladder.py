@@ -8,8 +8,8 @@ from __future__ import annotations
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
@@ -20,6 +20,7 @@ from limbeck.recipe.files import write_recipe
 from limbeck.report.formatting import duration
 from limbeck.runs.compress.bench import CompressBench
 from limbeck.runs.compress.candidates import Candidate
+from limbeck.runs.compress.clock import Clock
 from limbeck.runs.compress.exam import Exam
 from limbeck.runs.run_folder import STUDENTS
 from limbeck.runs.task import Task
@@ -33,25 +34,6 @@ CLEARLY_WORSE = 0.97  # times the quality of another student that is as fast
 LEAST_GAIN = 1.01  # times the quality without labels, for a student that learns from labels
 SPARE = 1.15  # an estimate is multiplied by this
 RECORD = "progress.json"
-
-
-@dataclass
-class Clock:
-    """The time that a run may take, in all calls together that came to their end."""
-
-    minutes: float | None
-    before: float = 0.0  # seconds of earlier calls
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def used(self) -> float:
-        """Seconds of all calls."""
-        return self.before + time.monotonic() - self.began
-
-    @property
-    def left(self) -> float:
-        """Seconds; infinite without a limit."""
-        return float("inf") if self.minutes is None else 60 * self.minutes - self.used
 
 
 @dataclass
@@ -98,14 +80,20 @@ class Ladder:
         """Where its own document vectors are kept, if it has any."""
         return self.place(name) / "documents"
 
-    def climb(self, reserve: Callable[[int], float]) -> None:
-        """Train as far as the time allows; `reserve` is the time that measuring so many students will take."""
+    def climb(self, reserve: Callable[[Collection[str]], float], ready: Callable[[str], None]) -> None:
+        """Train as far as the time allows.
+
+        `reserve` is the time to measure one more student, and those given if they are not measured yet. `ready` is
+        called with every student that there is, again and again.
+        """
         longest = max(len(candidate.rungs) for candidate in self.candidates.values())
         for rung in range(longest):
             for name, candidate in self.candidates.items():
                 known = self.progress[name]
                 if rung < len(candidate.rungs) and known.rung == rung - 1 and not known.over:
                     self._train(name, rung, reserve)
+                if name in self.kept:
+                    ready(name)
             if rung + 1 < longest:
                 self._stop_dominated(rung)
         for name, known in self.progress.items():
@@ -129,12 +117,12 @@ class Ladder:
         """What became of the candidates that did not go all the way."""
         return {name: known.note for name, known in self.progress.items() if known.note} | self.left_out
 
-    def _train(self, name: str, rung: int, reserve: Callable[[int], float]) -> None:
+    def _train(self, name: str, rung: int, reserve: Callable[[Collection[str]], float]) -> None:
         known, candidate = self.progress[name], self.candidates[name]
         known.note = ""
         started = sum(each.has_student for each in self.progress.values())
         expected = self._estimate(name, rung)
-        left = self.clock.left - reserve(started + (not known.has_student))
+        left = self.clock.left - reserve([other for other in self.kept if other != name])
         alone = started == 0 and len([each for each in self.progress.values() if each.note]) == 0
         if left <= expected and not alone:  # a first student is always trained
             self._no_time(name)

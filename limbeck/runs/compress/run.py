@@ -6,52 +6,44 @@
     metrics.json, report.html
 
 The order is chosen so that a mistake or a bad teacher shows early: check, measure teacher and baselines, train
-students from cheap to dear, measure them in every runtime, time everything in turns. A table is written after each
-student that is measured. Killed at any point and called again, it goes on where it was.
+students from cheap to dear, measure them in every runtime, time everything in turns. The first student is measured
+before the second is trained, and each later one when its training is over. A table is written after each of them.
+Killed at any point and called again, it goes on where it was.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.evaluation import RankingResult
-from limbeck.files import alone_in, slug
+from limbeck.files import alone_in
 from limbeck.matchers import Matcher
 from limbeck.matchers.device_choice import restoring_device
 from limbeck.matchers.names import model_folder
-from limbeck.progress import say
 from limbeck.report.run import run_report
 from limbeck.runs.compress.bench import CompressBench
+from limbeck.runs.compress.clock import Clock
+from limbeck.runs.compress.contenders import Contender, Contenders
 from limbeck.runs.compress.exam import LABELLED
-from limbeck.runs.compress.ladder import Clock, Ladder
+from limbeck.runs.compress.ladder import Ladder
 from limbeck.runs.compress.limits import Limits
 from limbeck.runs.compress.mistakes import write_mistakes
 from limbeck.runs.compress.setting import DEPTH, Request, Setting, load_teacher, prepare
 from limbeck.runs.compress.table import Compressed, Known, Timings, read_timings, write_table, write_timings
 from limbeck.runs.finish_run import answer_questions
-from limbeck.runs.measured import once
 from limbeck.runs.reference import untrained_start
-from limbeck.runs.results import Measured, ResultRow, RowKind
-from limbeck.runtimes.use import TORCH
+from limbeck.runs.results import Measured, ResultRow
+from limbeck.runs.run_folder import METRICS
 from limbeck.sealed import read_if_whole, write_sealed
 
-MEASURED, USED = "measured", "time.json"
+USED = "time.json"
 LISTS = "lists.json"  # the teacher's ranking of held-out queries
 SEARCH = "search"  # its name among the timings; no row has it
-
-
-@dataclass
-class Contender:
-    """A model in a runtime, measured; its work at query time is kept for the timing."""
-
-    measured: Measured
-    call: Callable[[str], object]
 
 
 @dataclass
@@ -64,29 +56,26 @@ class Compression:
     clock: Clock
     threads: int
     questions: Sequence[str] = ()
-    rows: dict[str, Contender] = field(default_factory=dict)
-    spent: dict[str, float] = field(default_factory=dict)  # the longest time to measure a model, by runtime
 
     def __post_init__(self) -> None:
-        self.bench = CompressBench(self.setting.task, self.setting.data, self.threads)
+        setting = self.setting
+        self.bench = CompressBench(setting.task, setting.data, self.threads)
+        self.contenders = Contenders(self.bench, setting.test, self.folder, self.clock)
+        self.ladder = Ladder(setting.task, self.bench, self.folder, setting.candidates, setting.dev, self.clock)
 
     def run(self) -> Compressed:
         setting = self.setting
         self._rank_with_teacher()
         if setting.teacher is not None:
-            self._measure("teacher", "teacher", self._load_teacher, "")
+            self.contenders.measure("teacher", "teacher", self._load_teacher)
             self._bm25()
         if not setting.searches:
-            self._measure(f"{setting.request.students_start}, as it is", "baseline", self._load_start, "")
+            self.contenders.measure(f"{setting.request.students_start}, as it is", "baseline", self._load_start)
         self._warn_of_bm25()
-        ladder = Ladder(setting.task, self.bench, self.folder, setting.candidates, setting.dev, self.clock)
-        ladder.climb(self._reserve)
-        for name in ladder.kept:
-            load = partial(self.bench.load, ladder.student(name), ladder.documents(name))
-            self._measure(name, "student", load, ladder.student(name).name, ladder.candidates[name].is_static)
-            if name != ladder.kept[-1]:
-                self._table(ladder, final=False)
-        return self._table(ladder, final=True)
+        self.ladder.climb(self._reserve, self._show)
+        for name in self.ladder.kept:
+            self._measure_student(name)
+        return self._table(final=True)
 
     def _rank_with_teacher(self) -> None:
         """The teacher's own ranking of dev and test queries; its scores of candidates are in the run's store."""
@@ -113,44 +102,18 @@ class Compression:
         self.bench.serve(start, self.folder / "start")
         return start
 
-    def _measure(
-        self, name: str, kind: RowKind, load: Callable[[], Matcher], version: str, only_torch: bool = False
-    ) -> None:
-        """Measure a model in every runtime, each with its own copy, so that they can be timed in turns.
-
-        Torch comes first: it computes the document vectors that the others search. The other runtimes of a student are
-        left out if there is no time left.
-        """
-        first = load()
-        for runtime in [TORCH] if only_torch else self.bench.runtimes_of(first):
-            row, began = name if runtime == TORCH else f"{name}, {runtime}", time.monotonic()
-            place = self.folder / MEASURED / slug(row)
-            late = self.clock.left < self.spent.get(runtime, 0.0) and not place.exists()
-            if kind == "student" and runtime != TORCH and late:
-                say(f"{row}: not measured, no time left")
-                continue
-            own = first if runtime == TORCH else load()
-            if not self.bench.in_runtime(own, runtime):
-                continue
-            say(f"Measuring {row}")
-            role: RowKind = "baseline" if kind == "teacher" and runtime != TORCH else kind
-            ranking = self.setting.test.teacher if role == "teacher" else None
-            measure = partial(self.bench.measured, row, role, own, self.setting.test, ranking)
-            found = once(place, measure, RankingResult, version)
-            self.rows[row] = Contender(found, self.bench.call(own, self.setting.test))
-            self.spent[runtime] = max(self.spent.get(runtime, 0.0), time.monotonic() - began)
-
     def _bm25(self) -> None:
         """BM25's search, which a user has for nothing."""
         exam, task = self.setting.test, self.setting.task
         run = task.bm25(exam.queries, DEPTH)
         result = exam.judge(run)
         row = ResultRow("BM25", "baseline", result.means)
-        self.rows["BM25"] = Contender(Measured(row, result, run), lambda query: task.bm25([query], DEPTH))
+        measured = Measured(row, result, run)
+        self.contenders.rows["BM25"] = Contender(measured, lambda query: task.bm25([query], DEPTH), "BM25", "")
 
     def _warn_of_bm25(self) -> None:
         """Say at once that a teacher is not worth an hour of distillation."""
-        teacher, other = self.rows.get("teacher"), self.rows.get("BM25")
+        teacher, other = self.contenders.rows.get("teacher"), self.contenders.rows.get("BM25")
         if teacher is None or other is None or not self.setting.test.labels:
             return
         ours, theirs = (each.measured.row.measures[LABELLED] for each in (teacher, other))
@@ -159,26 +122,52 @@ class Compression:
             remedy = "students that learn from it alone will not be either: try another teacher, or use BM25"
             self.setting.task.warn(f"{told}; {remedy}")
 
-    def _reserve(self, students: int) -> float:
-        """Seconds to measure so many students, each in half of the time that the teacher took, and to time all."""
-        return 5.0 + students * sum(self.spent.values()) / 2
+    def _is_measured(self, name: str) -> bool:
+        return self.contenders.has(name, self.ladder.student(name).name)
 
-    def _table(self, ladder: Ladder, final: bool) -> Compressed:
+    def _measure_student(self, name: str) -> None:
+        """Measure a student in its runtimes, unless these weights were measured in this call."""
+        if not self._is_measured(name):
+            student = self.ladder.student(name)
+            load = partial(self.bench.load, student, self.ladder.documents(name))
+            is_static = self.ladder.candidates[name].is_static
+            self.contenders.measure(name, "student", load, student.name, is_static)
+
+    def _show(self, name: str) -> None:
+        """Measure a student that is the first one or whose training is over, and write a table if it is news.
+
+        A run that is killed later has this table.
+        """
+        is_first = not any(each.measured.row.kind == "student" for each in self.contenders.rows.values())
+        if self._is_measured(name) or not (is_first or self.ladder.progress[name].over):
+            return
+        self._measure_student(name)
+        if self.ladder.changed or not (self.folder / METRICS).exists():
+            self._table(final=False)
+
+    def _reserve(self, others: Collection[str]) -> float:
+        """Seconds to measure one more student and those of `others` that are not measured yet, and to time all."""
+        return self.contenders.reserve(1 + sum(not self._is_measured(name) for name in others))
+
+    def _table(self, final: bool) -> Compressed:
         """Time everything, and write what is known."""
+        ladder, kept = self.ladder, set(self.ladder.kept)
+        rows = {name: row for name, row in self.contenders.rows.items() if row.model not in ladder.candidates}
+        rows |= self.contenders.of(kept)
         timings = read_timings(self.folder)
-        known = timings is not None and timings.threads == self.threads and self.rows.keys() <= timings.ms.keys()
+        known = timings is not None and timings.threads == self.threads and rows.keys() <= timings.ms.keys()
         if timings is None or not known or (final and ladder.changed):
-            timings = self._timed()
+            timings = self._timed(rows)
             write_timings(self.folder, timings)
-        kept = [name for name, known in ladder.progress.items() if known.has_student]
+        trained = [name for name, known in ladder.progress.items() if known.has_student]
         table = Known(
             self.setting.task,
             self.folder,
-            [each.measured for each in self.rows.values()],
+            [each.measured for each in rows.values()],
             timings,
             self.setting.test.measure,
-            {name: ladder.student(name) for name in kept},
-            frozenset(name for name in kept if ladder.candidates[name].keeps_documents),
+            {name: ladder.student(name) for name in trained},
+            frozenset(name for name in trained if ladder.candidates[name].keeps_documents),
             ladder.notes(),
             self.clock.used,
             self.setting.searches,
@@ -195,8 +184,8 @@ class Compression:
             run_report(self.folder)
         return result
 
-    def _timed(self) -> Timings:
-        calls = {name: each.call for name, each in self.rows.items()}
+    def _timed(self, rows: dict[str, Contender]) -> Timings:
+        calls = {name: each.call for name, each in rows.items()}
         kept = self.setting.teacher.encoding(1) if self.setting.searches and self.setting.teacher is not None else None
         search = self.bench.search_call(kept.dim) if kept is not None else None
         ms = self.bench.times(calls | ({SEARCH: search} if search is not None else {}), self.setting.test)

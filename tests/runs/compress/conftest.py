@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import limbeck as lb
 from limbeck.matchers import build, matcher_config
 from tests.training.conftest import beir  # noqa: F401  (fixture)
 
@@ -26,3 +27,19 @@ def dual(tiny_bert: str, tmp_path: Path) -> Path:
     lengths = {"query_length": 16, "document_length": 16}
     build(matcher_config(init_from=tiny_bert, dim=24, **lengths)).save_pretrained(tmp_path / "dual")
     return tmp_path / "dual"
+
+
+@pytest.fixture
+def cross(tiny_bert: str, tmp_path: Path) -> Path:
+    """A cross-encoder of 3 layers."""
+    torch.manual_seed(4)
+    lengths = {"query_length": 16, "document_length": 16}
+    build(matcher_config("cross_encoder", init_from=tiny_bert, **lengths)).save_pretrained(tmp_path / "cross")
+    return tmp_path / "cross"
+
+
+@pytest.fixture
+def scores(cross: Path, beir: Path, tmp_path: Path) -> Path:  # noqa: F811
+    """The scores that the cross-encoder gives to BM25's candidates."""
+    lb.annotate(cross, beir, tmp_path / "scores", depth=20)
+    return tmp_path / "scores"

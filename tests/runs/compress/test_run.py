@@ -11,8 +11,8 @@ from sentence_transformers import SentenceTransformer
 import limbeck as lb
 from limbeck.data import RankingData, Texts
 from limbeck.errors import LimbeckError
-from limbeck.matchers import build, matcher_config
 from limbeck.recipe import load_recipe
+from limbeck.runs.compress import ladder
 from limbeck.runs.compress.run import Compression, compress
 from limbeck.runs.compress.source import base_recipe
 from limbeck.runs.compress.table import read_compressed
@@ -67,17 +67,15 @@ def test_without_queries_spans_of_passages_serve_and_agreement_is_the_quality(du
     assert recipe.data.source == str(tmp_path / "out" / "data") and recipe.data.held_out == 200
 
 
-def test_a_cross_encoder_and_its_scores_have_students_that_order_candidates(beir, tiny_bert, tmp_path, few_steps):
-    lengths = {"init_from": tiny_bert, "query_length": 16, "document_length": 16}
-    build(matcher_config("cross_encoder", **lengths)).save_pretrained(tmp_path / "cross")
-    found = compress(str(tmp_path / "cross"), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
+def test_a_cross_encoder_and_its_scores_have_students_that_order_candidates(
+    cross, scores, beir, tiny_bert, tmp_path, few_steps
+):
+    found = compress(str(cross), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
     rows = {row.name: row for row in found.rows}
     assert {"teacher", "BM25", f"{tiny_bert}, as it is"} <= rows.keys()
     assert rows["teacher"].bytes_per_document == 0
     assert any(row.kind == "student" for row in found.rows)
 
-    scores = tmp_path / "scores"
-    lb.annotate(tmp_path / "cross", beir, scores, depth=20)
     found = compress(str(scores), str(beir), tmp_path / "of-scores", start=tiny_bert, minutes=60)
     assert "BM25" not in [row.name for row in found.rows]
     assert found.verdict.speedup is None
@@ -115,22 +113,63 @@ def test_when_the_time_is_over_the_others_are_named_and_more_time_goes_on(dual, 
     assert (out / "students" / "static" / "rung-1" / "modules.json").stat().st_mtime_ns == kept
 
 
-def test_a_run_that_is_cut_after_its_first_student_has_a_table(dual, beir, tmp_path, few_steps, monkeypatch):
-    whole, out = Compression._measure, tmp_path / "out"
+def interrupt_training(monkeypatch, of: str) -> None:
+    """Interrupt a run where it begins to train a candidate."""
+    whole = ladder.train_student
 
-    def interrupted(self, name, kind, *rest):
-        if kind == "student" and "static" in self.rows:
+    def train_student(task, recipe, name, *rest, **more):
+        if name == of:
             raise KeyboardInterrupt
-        whole(self, name, kind, *rest)
+        return whole(task, recipe, name, *rest, **more)
 
-    monkeypatch.setattr(Compression, "_measure", interrupted)
-    monkeypatch.setattr("limbeck.runs.compress.ladder.CLEARLY_WORSE", 0.0)  # keep all students
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(ladder, "train_student", train_student)
+
+
+def test_a_run_that_is_interrupted_while_its_second_student_trains_has_a_table(
+    dual, beir, tmp_path, few_steps, monkeypatch
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        interrupt_training(patched, "2 layers")
         compress(str(dual), str(beir), out, minutes=60)
     found = read_compressed(out)
     assert [row.name for row in found.rows if row.kind == "student"] == ["static"]
+    assert found.recommended == "static" and found.row.ms_per_query > 0
     assert json.loads((out / "metrics.json").read_text())["compression"]["unfinished"]
     assert "not finished" in (out / "report.html").read_text()
+    compress(str(dual), str(beir), out, minutes=60)
+    assert not json.loads((out / "metrics.json").read_text())["compression"]["unfinished"]
+
+
+def measured_as(out, name: str) -> str:
+    """The weights that a student's row belongs to."""
+    return json.loads((out / "measured" / name / "result.json").read_text())["of"]
+
+
+def test_a_student_that_is_measured_early_and_trained_further_is_measured_again(
+    scores, beir, tiny_bert, tmp_path, few_steps, monkeypatch
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        interrupt_training(patched, "2 layers")
+        compress(str(scores), str(beir), out, start=tiny_bert, minutes=60)
+    assert measured_as(out, "static") == "rung-1"
+    monkeypatch.setattr("limbeck.runs.compress.ladder.Ladder._stop_dominated", lambda *_: None)
+    monkeypatch.setattr(ladder, "CLEARLY_WORSE", 0.0)  # keep all students
+    found = compress(str(scores), str(beir), out, start=tiny_bert, minutes=60)
+    assert "static" in [row.name for row in found.rows] and measured_as(out, "static") == "rung-3"
+
+
+def test_a_student_that_is_measured_early_and_stopped_later_is_not_in_the_table(
+    scores, beir, tiny_bert, tmp_path, few_steps, monkeypatch
+):
+    def stop_static(self, rung):
+        self.progress["static"].note, self.progress["static"].over = "stopped", True
+
+    monkeypatch.setattr("limbeck.runs.compress.ladder.Ladder._stop_dominated", stop_static)
+    found = compress(str(scores), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
+    assert measured_as(tmp_path / "out", "static") == "rung-1"
+    assert "static" not in [row.name for row in found.rows] and found.notes["static"] == "stopped"
 
 
 def test_a_corpus_of_ten_works_and_a_single_document_is_refused(dual, beir, tmp_path, few_steps):

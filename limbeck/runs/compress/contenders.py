@@ -1,0 +1,81 @@
+"""The models that a run compares, each measured in its runtimes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from limbeck.evaluation import RankingResult
+from limbeck.files import slug
+from limbeck.matchers import Matcher
+from limbeck.progress import say
+from limbeck.runs.compress.bench import CompressBench
+from limbeck.runs.compress.clock import Clock
+from limbeck.runs.compress.exam import Exam
+from limbeck.runs.measured import once
+from limbeck.runs.results import Measured, RowKind
+from limbeck.runtimes.use import TORCH
+
+MEASURED = "measured"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A model in a runtime, measured; its work at query time is kept for the timing."""
+
+    measured: Measured
+    call: Callable[[str], object]
+    model: str  # its name without the runtime
+    version: str  # of its weights: a student's rung
+
+
+class Contenders:
+    """The models of one run, by the names of their rows."""
+
+    def __init__(self, bench: CompressBench, exam: Exam, folder: Path, clock: Clock) -> None:
+        self.bench, self.exam, self.folder, self.clock = bench, exam, folder, clock
+        self.rows: dict[str, Contender] = {}
+        self.spent: dict[str, float] = {}  # the longest time to measure a model, by runtime
+
+    def has(self, model: str, version: str) -> bool:
+        """Whether a model was measured with these weights."""
+        return model in self.rows and self.rows[model].version == version
+
+    def of(self, models: set[str]) -> dict[str, Contender]:
+        """The rows of some models."""
+        return {name: row for name, row in self.rows.items() if row.model in models}
+
+    def measure(
+        self, name: str, kind: RowKind, load: Callable[[], Matcher], version: str = "", only_torch: bool = False
+    ) -> None:
+        """Measure a model in every runtime, each with its own copy, so that they can be timed in turns.
+
+        Torch comes first: it computes the document vectors that the others search. The other runtimes of a student are
+        left out if there is no time left. Rows of earlier weights are dropped.
+        """
+        self.rows = {row: each for row, each in self.rows.items() if each.model != name}
+        first = load()
+        for runtime in [TORCH] if only_torch else self.bench.runtimes_of(first):
+            row, began = name if runtime == TORCH else f"{name}, {runtime}", time.monotonic()
+            place = self.folder / MEASURED / slug(row)
+            late = self.clock.left < self.spent.get(runtime, 0.0) and not place.exists()
+            if kind == "student" and runtime != TORCH and late:
+                say(f"{row}: not measured, no time left")
+                continue
+            own = first if runtime == TORCH else load()
+            if not self.bench.in_runtime(own, runtime):
+                continue
+            say(f"Measuring {row}")
+            role: RowKind = "baseline" if kind == "teacher" and runtime != TORCH else kind
+            ranking = self.exam.teacher if role == "teacher" else None
+            measure = partial(self.bench.measured, row, role, own, self.exam, ranking)
+            found = once(place, measure, RankingResult, version)
+            self.rows[row] = Contender(found, self.bench.call(own, self.exam), name, version)
+            self.spent[runtime] = max(self.spent.get(runtime, 0.0), time.monotonic() - began)
+
+    def reserve(self, students: int) -> float:
+        """Seconds to measure so many students, each in half of the time that the teacher took, and to time all."""
+        return 5.0 + students * sum(self.spent.values()) / 2
