@@ -39,7 +39,7 @@ class Candidate:
     recipe: Recipe
     rungs: tuple[int, ...]
     cost: float  # of a training step, relative to one layer that reads queries; for estimates
-    without_labels: str | None = None  # the same student without labels, which it has to beat
+    without_labels: str | None = None  # the same student without labels, which it has to beat after its first rung
 
     @property
     def is_static(self) -> bool:
@@ -108,8 +108,8 @@ def of_dual_encoder(
         last = _label_stage(labelled, 1e-3)
         yield _candidate(f"static, {LABELS}", base, static, [last], (1,), STATIC_COST, "static")
         if 3 in layered:
-            both = [*stages[:2], _label_stage(labelled, 1e-4)]
-            yield _candidate(f"{_layers(3)}, {LABELS}", base, layered[3], both, (3,), 3, _layers(3))
+            both = [stages[0], _label_stage(labelled, 1e-4)]
+            yield _candidate(f"{_layers(3)}, {LABELS}", base, layered[3], both, (2,), 3, _layers(3))
     if keep_documents:
         return
     stages = [_matching("match_embeddings", _steps(sum(texts), BATCH) * factor) for factor in GROWTH]

@@ -42,6 +42,7 @@ class Progress:
 
     rung: int = -1  # the last one that is finished
     dev: float = 0.0  # quality on dev after it
+    first: float = 0.0  # quality on dev after the first rung
     rate: float = 0.0  # seconds per step of the last rung
     note: str = ""  # why it did not go further
     over: bool = False  # whether it stays there: all rungs are done, or another candidate is better
@@ -149,17 +150,18 @@ class Ladder:
         known.rate = (time.monotonic() - began) / max(1, steps)
         known.rung, known.over = rung, rung + 1 == len(candidate.rungs)
         known.dev = self.dev.judge(self.bench.ranking(self.matchers[name], self.dev)).means[self.dev.measure]
+        known.first = known.dev if rung == 0 else known.first
         steps_done = self._steps(name)
         say(f"{name}: {known.dev:.3f} on dev " + (f"after {steps_done} steps" if steps_done else "in closed form"))
         self._stop_without_gain(name)
         self._write(name)
 
     def _stop_without_gain(self, name: str) -> None:
-        """Stop a student that learnt from labels if they added nothing."""
+        """Stop a student that learnt from labels if they added nothing to the same training without them."""
         known, other = self.progress[name], self.candidates[name].without_labels
         without = self.progress[other] if other is not None else None
-        if without is not None and without.has_student and known.dev < LEAST_GAIN * without.dev:
-            told = f"labels add less than 1% to {other} on dev ({known.dev:.3f} against {without.dev:.3f})"
+        if without is not None and without.has_student and known.dev < LEAST_GAIN * without.first:
+            told = f"labels add less than 1% to {other} on dev ({known.dev:.3f} against {without.first:.3f})"
             known.note, known.over = told, True
             say(f"{name}: {told}")
 

@@ -34,7 +34,17 @@ def test_students_learn_from_labels_if_there_are_enough():
     assert list(found)[:6] == ["static", "2 layers", "3 layers", "1 layer", "static, labels", "3 layers, labels"]
     (stage,) = found["static, labels"].recipe.stages
     assert stage.steps == 8 and stage.only_labels  # five epochs of 200 queries, 128 a step
-    assert [each.takes_texts for each in found["3 layers, labels"].recipe.stages] == [True, True, False]
+
+
+def test_a_student_of_labels_has_the_matching_steps_of_the_student_that_it_is_compared_with():
+    start = Start("minilm", 6, 128)
+    found = {each.name: each for each in of_dual_encoder(DUAL, (5000, 3000), start, True, labelled=200)}
+    others = {name: found[each.without_labels] for name, each in found.items() if each.without_labels}
+    assert set(others) == {"static, labels", "3 layers, labels"}
+    for name, other in others.items():
+        *matching, labels = found[name].recipe_at(0).stages
+        assert matching == other.recipe_at(0).stages and labels.only_labels
+        assert found[name].recipe.student == other.recipe.student and len(found[name].rungs) == 1
 
 
 def test_students_that_keep_a_users_vectors_have_only_a_query_encoder():

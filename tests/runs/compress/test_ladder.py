@@ -33,10 +33,13 @@ def test_the_time_of_a_rung_follows_from_the_steps_of_a_similar_student(ladder: 
 
 
 @pytest.mark.parametrize(("dev", "stopped"), [(0.5049, True), (0.5051, False)])
-def test_a_student_has_to_gain_from_labels(ladder: Ladder, dev: float, stopped: bool) -> None:
-    ladder.progress |= {"static": Progress(rung=0, dev=0.5), "static, labels": Progress(rung=0, dev=dev, over=True)}
-    ladder._stop_without_gain("static, labels")
-    assert ladder.progress["static, labels"].is_stopped is stopped
+def test_a_student_has_to_gain_from_labels_what_the_other_has_after_its_first_rung(
+    ladder: Ladder, dev: float, stopped: bool
+) -> None:
+    ladder.progress["3 layers"] = Progress(rung=2, dev=0.6, first=0.5)
+    ladder.progress["3 layers, labels"] = Progress(rung=0, dev=dev, over=True)
+    ladder._stop_without_gain("3 layers, labels")
+    assert ladder.progress["3 layers, labels"].is_stopped is stopped
 
 
 def test_a_student_of_labels_goes_on_if_the_other_has_no_result(ladder: Ladder) -> None:
