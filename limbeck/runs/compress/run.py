@@ -67,11 +67,10 @@ class Compression:
         setting = self.setting
         self._rank_with_teacher()
         if setting.teacher is not None:
-            self.contenders.measure("teacher", "teacher", self._load_teacher)
             self._bm25()
+            self.contenders.measure("teacher", "teacher", self._load_teacher)
         if not setting.searches:
             self.contenders.measure(f"{setting.request.students_start}, as it is", "baseline", self._load_start)
-        self._warn_of_bm25()
         self.ladder.climb(self._reserve, self._show)
         for name in self.ladder.kept:
             self._measure_student(name)
@@ -103,24 +102,19 @@ class Compression:
         return start
 
     def _bm25(self) -> None:
-        """BM25's search, which a user has for nothing."""
+        """BM25's search, which a user has for nothing; warn at once of a teacher that is not worth an hour."""
         exam, task = self.setting.test, self.setting.task
         run = task.bm25(exam.queries, DEPTH)
         result = exam.judge(run)
-        row = ResultRow("BM25", "baseline", result.means)
-        measured = Measured(row, result, run)
+        measured = Measured(ResultRow("BM25", "baseline", result.means), result, run)
         self.contenders.rows["BM25"] = Contender(measured, lambda query: task.bm25([query], DEPTH), "BM25", "")
-
-    def _warn_of_bm25(self) -> None:
-        """Say at once that a teacher is not worth an hour of distillation."""
-        teacher, other = self.contenders.rows.get("teacher"), self.contenders.rows.get("BM25")
-        if teacher is None or other is None or not self.setting.test.labels:
+        if not exam.labels:
             return
-        ours, theirs = (each.measured.row.measures[LABELLED] for each in (teacher, other))
+        ours, theirs = (found.means[LABELLED] for found in (exam.judge(exam.teacher), result))
         if ours <= theirs:
             told = f"the teacher is no better than BM25 on the labels (nDCG@10 {ours:.3f} against {theirs:.3f})"
             remedy = "students that learn from it alone will not be either: try another teacher, or use BM25"
-            self.setting.task.warn(f"{told}; {remedy}")
+            task.warn(f"{told}; {remedy}")
 
     def _is_measured(self, name: str) -> bool:
         return self.contenders.has(name, self.ladder.student(name).name)

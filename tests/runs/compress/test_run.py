@@ -13,7 +13,7 @@ from limbeck.data import RankingData, Texts
 from limbeck.errors import LimbeckError
 from limbeck.recipe import load_recipe
 from limbeck.runs.compress import ladder
-from limbeck.runs.compress.run import Compression, compress
+from limbeck.runs.compress.run import compress
 from limbeck.runs.compress.source import base_recipe
 from limbeck.runs.compress.table import read_compressed
 from limbeck.runs.run import distill
@@ -182,15 +182,15 @@ def test_a_corpus_of_ten_works_and_a_single_document_is_refused(dual, beir, tmp_
     assert not (tmp_path / "other").exists()
 
 
-def test_a_teacher_that_is_no_better_than_bm25_is_reported_before_students_are_trained(
+def test_a_teacher_that_is_no_better_than_bm25_is_reported_before_anything_is_measured(
     dual, beir, tmp_path, few_steps, monkeypatch
 ):
     said: list[str] = []
     monkeypatch.setattr("limbeck.runs.task.say", said.append)
-    monkeypatch.setattr("limbeck.runs.compress.run.Ladder.climb", lambda *_: said.append("training"))
-    monkeypatch.setattr(Compression, "_table", lambda *_, **__: None)
-    compress(str(dual), str(beir), tmp_path / "out")
-    assert any("no better than BM25" in line for line in said[:-1]) and said[-1] == "training"
+    monkeypatch.setattr("limbeck.runs.compress.contenders.say", said.append)
+    compress(str(dual), str(beir), tmp_path / "out", minutes=0.001)
+    (warning,) = (line for line in said if "no better than BM25" in line)
+    assert said.index(warning) < said.index("Measuring teacher")
 
 
 def test_a_teacher_reads_as_many_tokens_as_it_is_told(dual, beir, tmp_path, few_steps):
