@@ -86,10 +86,10 @@ class CompressBench:
         result = exam.judge(run)
         best = {query: {key: scores[key] for key in ranked(scores)[:TOP]} for query, scores in run.items()}
         size = size_in_mb(matcher)
-        row = ResultRow(name, kind, result.means, size_mb=size, bytes_per_document=self._bytes(matcher))
+        row = ResultRow(name, kind, result.means, size_mb=size, bytes_per_document=self.bytes_per_document(matcher))
         return Measured(row, result, best)
 
-    def _bytes(self, matcher: Matcher) -> float:
+    def bytes_per_document(self, matcher: Matcher) -> float:
         """Bytes of what is kept of a document, as float32."""
         if not encodes_apart(matcher):
             return 0.0

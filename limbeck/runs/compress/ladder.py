@@ -36,6 +36,18 @@ SPARE = 1.15  # an estimate is multiplied by this
 RECORD = "progress.json"
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a student costs its user."""
+
+    ms: float  # of a query
+    bytes: float  # of what is kept of a document
+
+    def is_within(self, other: Cost) -> bool:
+        """Whether it is at most as slow, within the noise of a timing, and stores no more."""
+        return self.ms <= AS_FAST * other.ms and self.bytes <= other.bytes
+
+
 @dataclass
 class Progress:
     """How far a candidate has come."""
@@ -205,7 +217,7 @@ class Ladder:
         return SPARE * min(seen)[1] * candidate.cost * steps if seen else 0.0
 
     def _stop_dominated(self, rung: int) -> None:
-        """Stop candidates that have more rungs if another at this rung is as good on dev and as fast."""
+        """Stop candidates that have more rungs if another at this rung is as good on dev and costs no more."""
         there = [
             name
             for name, known in self.progress.items()
@@ -214,12 +226,14 @@ class Ladder:
         going = [name for name in there if not self.progress[name].over]
         if not going or len(there) < 2:
             return
-        ms = self._times(there)
+        costs = self._costs(there)
         for name in reversed(going):  # of two that are alike, the cheaper one goes on
             own = self.progress[name]
             for other in there:
                 known = self.progress[other]
-                if other != name and not known.is_stopped and known.dev >= own.dev and ms[other] <= AS_FAST * ms[name]:
+                if other == name or known.is_stopped or known.dev < own.dev:
+                    continue
+                if costs[other].is_within(costs[name]):
                     told = f"{other} is as good on dev ({known.dev:.3f} against {own.dev:.3f}) and as fast"
                     own.note, own.over = f"stopped after {self._steps(name)} steps: {told}", True
                     say(f"{name}: {own.note}")
@@ -227,25 +241,25 @@ class Ladder:
                     break
 
     def _leave_out(self) -> None:
-        """Leave out students that had their time and are clearly worse than another that is as fast."""
+        """Leave out students that had their time and are clearly worse than another that costs no more."""
         there = self.kept
         if len(there) < 2:
             return
-        ms, dev = self._times(there), {name: self.progress[name].dev for name in there}
+        costs, dev = self._costs(there), {name: self.progress[name].dev for name in there}
         for name in there:
-            faster = [other for other in there if other != name and ms[other] <= AS_FAST * ms[name]]
-            best = max(faster, key=dev.__getitem__, default=name)
+            cheaper = [other for other in there if other != name and costs[other].is_within(costs[name])]
+            best = max(cheaper, key=dev.__getitem__, default=name)
             if dev[name] < CLEARLY_WORSE * dev[best]:
                 told = f"{best} is better on dev ({dev[best]:.3f} against {dev[name]:.3f}) and as fast"
                 self.left_out[name] = f"left out after {self._steps(name)} steps: {told}"
                 say(f"{name}: {self.left_out[name]}")
 
-    def _times(self, names: Sequence[str]) -> dict[str, float]:
-        """Milliseconds of a query."""
+    def _costs(self, names: Sequence[str]) -> dict[str, Cost]:
         for name in names:
             if name not in self.matchers:
                 self.matchers[name] = self.bench.load(self.student(name), self.documents(name))
-        return self.bench.times({name: self.bench.call(self.matchers[name], self.dev) for name in names}, self.dev)
+        ms = self.bench.times({name: self.bench.call(self.matchers[name], self.dev) for name in names}, self.dev)
+        return {name: Cost(ms[name], self.bench.bytes_per_document(self.matchers[name])) for name in names}
 
     def _read(self, name: str) -> Progress:
         found = read_if_whole(self.place(name) / RECORD) if self.place(name).exists() else None

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from limbeck.runs.compress.candidates import Start, of_dual_encoder
-from limbeck.runs.compress.ladder import SPARE, Clock, Ladder, Progress
-from tests.runs.compress.test_candidates import DUAL
+from limbeck.runs.compress.candidates import Start, of_dual_encoder, of_scores
+from limbeck.runs.compress.clock import Clock
+from limbeck.runs.compress.ladder import SPARE, Cost, Ladder, Progress
+from tests.runs.compress.test_candidates import CROSS, DUAL
 
 
 @pytest.fixture
@@ -53,7 +54,28 @@ def test_a_student_that_is_clearly_worse_and_slower_is_left_out(
     ladder: Ladder, monkeypatch: pytest.MonkeyPatch, dev: float, ms: float, left_out: bool
 ) -> None:
     ladder.progress |= {"static": Progress(rung=0, dev=0.5, over=True), "2 layers": Progress(rung=0, dev=dev)}
-    monkeypatch.setattr(ladder, "_times", lambda names: {"static": 1.0, "2 layers": ms})
+    monkeypatch.setattr(ladder, "_costs", lambda names: {"static": Cost(1.0, 96), "2 layers": Cost(ms, 96)})
     ladder._leave_out()
     assert ladder.kept == (["static"] if left_out else ["static", "2 layers"])
     assert ("2 layers" in ladder.notes()) is left_out and not ladder.progress["2 layers"].over
+
+
+@pytest.fixture
+def rerankers(tmp_path: Path) -> Ladder:
+    nothing: Any = None
+    found = list(of_scores(CROSS, (5000, 3000), 1000, Start("minilm", 6, 128)))
+    return Ladder(nothing, nothing, tmp_path, found, nothing, Clock(None))
+
+
+@pytest.mark.parametrize(("stored", "stays"), [(20_000, True), (1536, False)])
+def test_a_colbert_that_is_better_and_as_fast_leaves_a_dual_encoder_that_stores_less(
+    rerankers: Ladder, monkeypatch: pytest.MonkeyPatch, stored: float, stays: bool
+) -> None:
+    dual, colbert = "2 layers", "ColBERT, 2 layers"
+    rerankers.progress |= {dual: Progress(rung=0, dev=0.4), colbert: Progress(rung=0, dev=0.5)}
+    monkeypatch.setattr(rerankers, "_costs", lambda names: {dual: Cost(2.0, 1536), colbert: Cost(2.0, stored)})
+    rerankers._leave_out()
+    assert (dual in rerankers.kept) is stays
+    rerankers.left_out.clear()
+    rerankers._stop_dominated(0)
+    assert (dual in rerankers.kept) is stays
