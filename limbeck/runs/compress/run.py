@@ -23,8 +23,9 @@ from pathlib import Path
 from limbeck.errors import LimbeckError
 from limbeck.files import alone_in
 from limbeck.matchers import Matcher
+from limbeck.matchers.base import weights_digest
 from limbeck.matchers.device_choice import restoring_device
-from limbeck.matchers.names import model_folder
+from limbeck.matchers.names import has_minilm, model_folder
 from limbeck.report.run import run_report
 from limbeck.runs.compress.bench import CompressBench
 from limbeck.runs.compress.clock import Clock
@@ -41,7 +42,7 @@ from limbeck.runs.results import Measured, ResultRow
 from limbeck.runs.run_folder import METRICS
 from limbeck.sealed import read_if_whole, write_sealed
 
-USED = "time.json"
+MINILM, USED = "minilm", "time.json"
 LISTS = "lists.json"  # the teacher's ranking of held-out queries
 SEARCH = "search"  # its name among the timings; no row has it
 
@@ -69,8 +70,7 @@ class Compression:
         if setting.teacher is not None:
             self._bm25()
             self.contenders.measure("teacher", "teacher", self._load_teacher)
-        if not setting.searches:
-            self.contenders.measure(f"{setting.request.students_start}, as it is", "baseline", self._load_start)
+        self._measure_what_is_there()
         self.ladder.climb(self._reserve, self._show)
         for name in self.ladder.kept:
             self._measure_student(name)
@@ -95,6 +95,20 @@ class Compression:
 
     def _load_teacher(self) -> Matcher:
         return self.bench.ready(load_teacher(self.setting.request), self.folder / "teacher" / "embeddings")
+
+    def _measure_what_is_there(self) -> None:
+        """A dual encoder that a user could take as it is: the start of re-ranking students, otherwise MiniLM.
+
+        MiniLM is left out if it is not on this machine, if it is the teacher, or if document vectors have to be kept.
+        """
+        if not self.setting.searches:
+            self.contenders.measure(_as_it_is(self.setting.request.students_start), "baseline", self._load_start)
+        elif self.setting.request.vectors is None and has_minilm():
+            load = partial(self.bench.load, MINILM, self.folder / "minilm")
+            teacher = self.setting.teacher
+            assert teacher is not None
+            if weights_digest(load()) != weights_digest(teacher):
+                self.contenders.measure(_as_it_is(MINILM), "baseline", load)
 
     def _load_start(self) -> Matcher:
         start = untrained_start(self.setting.task.first_start())
@@ -224,6 +238,11 @@ def compress(
         shutil.rmtree(setting.task.work, ignore_errors=True)
         write_sealed(folder / USED, {"seconds": clock.used})
         return result
+
+
+def _as_it_is(model: str) -> str:
+    """The name of the row of a model that is not changed; without the path of its folder."""
+    return f"{Path(model).name or model}, as it is"
 
 
 def _used(folder: Path) -> float:

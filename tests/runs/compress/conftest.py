@@ -14,7 +14,8 @@ from tests.training.conftest import beir  # noqa: F401  (fixture)
 
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rungs of 2, 4 and 8 steps, and no runtime but torch."""
+    """Rungs of 2, 4 and 8 steps, no runtime but torch, and no MiniLM."""
+    monkeypatch.setattr("limbeck.runs.compress.run.has_minilm", lambda: False)
     monkeypatch.setattr("limbeck.runs.compress.candidates.FEWEST_STEPS", 2)
     monkeypatch.setattr("limbeck.runs.compress.candidates.MOST_STEPS", 2)
     monkeypatch.setattr("limbeck.runs.compress.bench.RUNTIMES", ("torch",))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,7 +74,7 @@ def test_a_cross_encoder_and_its_scores_have_students_that_order_candidates(
 ):
     found = compress(str(cross), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
     rows = {row.name: row for row in found.rows}
-    assert {"teacher", "BM25", f"{tiny_bert}, as it is"} <= rows.keys()
+    assert {"teacher", "BM25", f"{Path(tiny_bert).name}, as it is"} <= rows.keys()
     assert rows["teacher"].bytes_per_document == 0
     assert any(row.kind == "student" for row in found.rows)
 
@@ -191,6 +193,27 @@ def test_a_teacher_that_is_no_better_than_bm25_is_reported_before_anything_is_me
     compress(str(dual), str(beir), tmp_path / "out", minutes=0.001)
     (warning,) = (line for line in said if "no better than BM25" in line)
     assert said.index(warning) < said.index("Measuring teacher")
+
+
+def test_minilm_as_it_is_is_a_baseline_unless_it_is_the_teacher_or_vectors_are_kept(
+    dual, beir, tiny_bert, tmp_path, few_steps, monkeypatch
+):
+    monkeypatch.setattr("limbeck.runs.compress.run.has_minilm", lambda: True)
+    monkeypatch.setattr("limbeck.runs.compress.run.MINILM", tiny_bert)
+    found = compress(str(dual), str(beir), tmp_path / "out", minutes=0.001)
+    row = next(row for row in found.rows if row.name == f"{Path(tiny_bert).name}, as it is")
+    expected = lb.evaluate(tiny_bert, beir, task="retrieve", measures=["ndcg@10"]).measures["ndcg@10"]
+    assert row.kind == "baseline" and row.measures["ndcg@10"] == pytest.approx(expected)
+
+    shutil.copytree(dual, tmp_path / "copy")
+    monkeypatch.setattr("limbeck.runs.compress.run.MINILM", str(tmp_path / "copy"))
+    found = compress(str(dual), str(beir), tmp_path / "same", minutes=0.001)
+    assert not any("as it is" in row.name for row in found.rows)
+
+    monkeypatch.setattr("limbeck.runs.compress.run.MINILM", tiny_bert)
+    lb.index(dual, beir, tmp_path / "index", kind="flat")
+    found = compress(str(dual), str(beir), tmp_path / "kept", vectors=str(tmp_path / "index"), minutes=0.001)
+    assert not any("as it is" in row.name for row in found.rows)
 
 
 def test_a_teacher_reads_as_many_tokens_as_it_is_told(dual, beir, tmp_path, few_steps):
