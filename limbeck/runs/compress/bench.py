@@ -78,6 +78,20 @@ class CompressBench:
             return retrieve(matcher, self.data, exam.queries, TOP)
         return rerank(matcher, self.data, exam.candidates)
 
+    def bm25(self, exam: Exam) -> Run:
+        """BM25's search, or its order of the candidates that the other models order, too."""
+        task: Any = self.task
+        if exam.candidates is None:
+            return dict(task.bm25(exam.queries, TOP))
+        corpus, run = self.data.corpus, dict[str, dict[str, float]]()
+        for query, documents in exam.candidates.items():
+            allowed = np.zeros(len(corpus), dtype=bool)
+            allowed[corpus.rows(documents)] = True
+            rows, scores = task.sparse.search(self.data.queries[query], len(documents), allowed)
+            found = dict(zip(corpus.ids_at(rows), scores.tolist(), strict=True))
+            run[query] = dict.fromkeys(documents, 0.0) | found
+        return run
+
     def measured(self, name: str, kind: RowKind, matcher: Matcher, exam: Exam, run: Run | None = None) -> Measured:
         """A row of the table without its times, which are measured for all rows together; `run` is its ranking if it is
         known already.

@@ -67,8 +67,8 @@ class Compression:
     def run(self) -> Compressed:
         setting = self.setting
         self._rank_with_teacher()
+        self._bm25()
         if setting.teacher is not None:
-            self._bm25()
             self.contenders.measure("teacher", "teacher", self._load_teacher)
         self._measure_what_is_there()
         self.ladder.climb(self._reserve, self._show)
@@ -116,9 +116,9 @@ class Compression:
         return start
 
     def _bm25(self) -> None:
-        """BM25's search, which a user has for nothing; warn at once of a teacher that is not worth an hour."""
+        """BM25, which a user has for nothing; warn at once of a teacher, or of scores, that are not worth an hour."""
         exam, task = self.setting.test, self.setting.task
-        run = task.bm25(exam.queries, DEPTH)
+        run = self.bench.bm25(exam)
         result = exam.judge(run)
         measured = Measured(ResultRow("BM25", "baseline", result.means), result, run)
         self.contenders.rows["BM25"] = Contender(measured, lambda query: task.bm25([query], DEPTH), "BM25", "")

@@ -11,14 +11,16 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import limbeck as lb
-from limbeck.data import RankingData, Texts
+from limbeck.data import RankingData, Texts, write_run
 from limbeck.errors import LimbeckError
+from limbeck.evaluation import evaluate_run
 from limbeck.recipe import load_recipe
 from limbeck.runs.compress import ladder
 from limbeck.runs.compress.run import compress
 from limbeck.runs.compress.source import base_recipe
 from limbeck.runs.compress.table import read_compressed
 from limbeck.runs.run import distill
+from limbeck.search.sparse import bm25_candidates
 
 
 def test_a_run_gives_a_front_a_student_and_a_verdict_and_can_be_repeated(dual, beir, tmp_path, few_steps, monkeypatch):
@@ -79,8 +81,23 @@ def test_a_cross_encoder_and_its_scores_have_students_that_order_candidates(
     assert any(row.kind == "student" for row in found.rows)
 
     found = compress(str(scores), str(beir), tmp_path / "of-scores", start=tiny_bert, minutes=60)
-    assert "BM25" not in [row.name for row in found.rows]
     assert found.verdict.speedup is None
+
+
+def test_scores_are_compared_with_bm25_on_the_same_candidates(beir, tiny_bert, tmp_path, few_steps):
+    data = lb.load_data(beir)
+    bm25 = bm25_candidates(data, list(data.queries), len(data.corpus))
+    chosen = {query: dict(list(scores.items())[:20:2]) for query, scores in bm25.items()}
+    reversed_ = {query: {document: -score for document, score in scores.items()} for query, scores in chosen.items()}
+    write_run(reversed_, tmp_path / "scores.trec")
+    found = compress(str(tmp_path / "scores.trec"), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
+    tested = json.loads((tmp_path / "out" / "measured" / "static" / "result.json").read_text())["result"]["query_ids"]
+    labels = {query: data.qrels["train"][query] for query in tested}
+    expected = evaluate_run({query: chosen[query] for query in tested}, labels, ["ndcg@10"]).means["ndcg@10"]
+    row = next(row for row in found.rows if row.name == "BM25")
+    assert row.measures["ndcg@10"] == pytest.approx(expected)
+    assert any("no better than BM25" in line for line in found.warnings)
+    assert found.verdict.level.name == "REGRESSION" and found.verdict.baseline == "BM25"
 
 
 def test_a_users_vectors_are_kept_or_refused(dual, beir, tmp_path, few_steps):
