@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from limbeck.evaluation import RankingResult
@@ -18,8 +17,9 @@ from limbeck.runs.compress.exam import Exam
 from limbeck.runs.measured import once
 from limbeck.runs.results import Measured, RowKind
 from limbeck.runtimes.use import TORCH
+from limbeck.sealed import read_if_whole, write_sealed
 
-MEASURED = "measured"
+MEASURED, SPENT = "measured", "spent.json"
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,37 @@ class Contenders:
         first = load()
         for runtime in [TORCH] if only_torch else self.bench.runtimes_of(first):
             row, began = name if runtime == TORCH else f"{name}, {runtime}", time.monotonic()
-            place = self.folder / MEASURED / slug(row)
-            late = self.clock.left < self.spent.get(runtime, 0.0) and not place.exists()
+            late = self._spent(row, version) is None and self.clock.left < self.spent.get(runtime, 0.0)
             if kind == "student" and runtime != TORCH and late:
                 say(f"{row}: not measured, no time left")
                 continue
             own = first if runtime == TORCH else load()
             if not self.bench.in_runtime(own, runtime):
                 continue
-            say(f"Measuring {row}")
             role: RowKind = "baseline" if kind == "teacher" and runtime != TORCH else kind
-            ranking = self.exam.teacher if role == "teacher" else None
-            measure = partial(self.bench.measured, row, role, own, self.exam, ranking)
-            found = once(place, measure, RankingResult, version)
+            found = self._once(row, role, own, version, began)
             self.rows[row] = Contender(found, self.bench.call(own, self.exam), name, version)
-            self.spent[runtime] = max(self.spent.get(runtime, 0.0), time.monotonic() - began)
+            self.spent[runtime] = max(self.spent.get(runtime, 0.0), self._spent(row, version) or 0.0)
+
+    def _place(self, row: str) -> Path:
+        return self.folder / MEASURED / slug(row)
+
+    def _once(self, row: str, role: RowKind, own: Matcher, version: str, began: float) -> Measured:
+        """Measure a row, or read it if it is on disk; the seconds since `began` are kept with it."""
+        place = self._place(row)
+
+        def measure() -> Measured:
+            say(f"Measuring {row}")
+            found = self.bench.measured(row, role, own, self.exam, self.exam.teacher if role == "teacher" else None)
+            write_sealed(place / SPENT, {"of": version, "seconds": time.monotonic() - began})
+            return found
+
+        return once(place, measure, RankingResult, version)
+
+    def _spent(self, row: str, version: str) -> float | None:
+        """The seconds that a row took, in this call or an earlier one; None if these weights are not measured yet."""
+        known = read_if_whole(self._place(row) / SPENT)
+        return float(known["seconds"]) if known is not None and known["of"] == version else None
 
     def reserve(self, students: int) -> float:
         """Seconds to measure so many students, each in half of the time that the teacher took, and to time all."""

@@ -16,7 +16,7 @@ from limbeck.errors import LimbeckError
 from limbeck.evaluation import evaluate_run
 from limbeck.recipe import load_recipe
 from limbeck.runs.compress import ladder
-from limbeck.runs.compress.run import compress
+from limbeck.runs.compress.run import Compression, compress
 from limbeck.runs.compress.source import base_recipe
 from limbeck.runs.compress.table import read_compressed
 from limbeck.runs.run import distill
@@ -189,6 +189,24 @@ def test_a_student_that_is_measured_early_and_stopped_later_is_not_in_the_table(
     found = compress(str(scores), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
     assert measured_as(tmp_path / "out", "static") == "rung-1"
     assert "static" not in [row.name for row in found.rows] and found.notes["static"] == "stopped"
+
+
+def test_a_run_that_goes_on_reserves_as_much_time_as_one_that_was_not_interrupted(
+    dual, beir, tmp_path, few_steps, monkeypatch
+):
+    whole, seen = Compression._reserve, list[dict[str, float]]()
+
+    def reserve(self, others):
+        seen.append(dict(self.contenders.spent))
+        return whole(self, others)
+
+    monkeypatch.setattr(Compression, "_reserve", reserve)
+    interrupt_training(monkeypatch, "2 layers")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            compress(str(dual), str(beir), tmp_path / "out", minutes=60)
+    first, resumed = seen[1], seen[2]  # both before the second student; the first student came before
+    assert resumed == first and sum(first.values()) > 0
 
 
 def test_a_corpus_of_ten_works_and_a_single_document_is_refused(dual, beir, tmp_path, few_steps):
