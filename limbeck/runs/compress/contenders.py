@@ -93,5 +93,5 @@ class Contenders:
         return float(known["seconds"]) if known is not None and known["of"] == version else None
 
     def reserve(self, students: int) -> float:
-        """Seconds to measure so many students, each in half of the time that the teacher took, and to time all."""
+        """Seconds to measure so many students, each in half of the time of the slowest model."""
         return 5.0 + students * sum(self.spent.values()) / 2

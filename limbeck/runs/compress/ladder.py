@@ -55,7 +55,8 @@ class Progress:
     rung: int = -1  # the last one that is finished
     dev: float = 0.0  # quality on dev after it
     first: float = 0.0  # quality on dev after the first rung
-    rate: float = 0.0  # seconds per step of the last rung
+    begun: int = -1  # the last rung that was begun
+    rate: float = 0.0  # seconds per step, dev included, of the last rung that one call trained; 0 if unknown
     note: str = ""  # why it did not go further
     over: bool = False  # whether it stays there: all rungs are done, or another candidate is better
 
@@ -143,7 +144,6 @@ class Ladder:
         about = f", about {duration(SPARE * expected)}" if expected >= 1 else ""
         say(f"{name}: rung {rung + 1} of {len(candidate.rungs)}{about}")
         deadline = None if alone or left == float("inf") else time.monotonic() + left
-        began = time.monotonic()
         try:
             self._train_rung(name, rung, deadline)
         except OutOfTime as reached:
@@ -158,15 +158,12 @@ class Ladder:
                 known.note += f" (traceback in {self.place(name) / 'error.txt'})"
             say(f"{name} {known.note}")
             return
-        steps = candidate.new_steps(rung)
-        known.rate = (time.monotonic() - began) / max(1, steps)
-        known.rung, known.over = rung, rung + 1 == len(candidate.rungs)
-        known.dev = self.dev.judge(self.bench.ranking(self.matchers[name], self.dev)).means[self.dev.measure]
         known.first = known.dev if rung == 0 else known.first
         steps_done = self._steps(name)
         say(f"{name}: {known.dev:.3f} on dev " + (f"after {steps_done} steps" if steps_done else "in closed form"))
         self._stop_without_gain(name)
         self._write(name)
+        shutil.rmtree(self.place(name) / f"rung-{rung}", ignore_errors=True)
 
     def _stop_without_gain(self, name: str) -> None:
         """Stop a student that learnt from labels if they added nothing to the same training without them."""
@@ -178,14 +175,20 @@ class Ladder:
             say(f"{name}: {told}")
 
     def _train_rung(self, name: str, rung: int, deadline: float | None) -> None:
-        place, recipe = self.place(name), self.candidates[name].recipe_at(rung)
-        place.mkdir(parents=True, exist_ok=True)
-        self.changed = True
-        folder = place / f"rung-{rung + 1}"
+        """Train and compare on dev. The time of a rung that an earlier call began is no measure of its steps."""
+        place, candidate, known = self.place(name), self.candidates[name], self.progress[name]
+        began, is_whole = time.monotonic(), known.begun < rung
+        known.begun, self.changed = rung, True
+        self._write(name)
+        recipe, folder = candidate.recipe_at(rung), place / f"rung-{rung + 1}"
         train_student(self.task, recipe, name, folder, deadline=deadline)
         write_recipe(recipe, place / "recipe.yaml")
         self.matchers[name] = self.bench.load(folder, self.documents(name))
-        shutil.rmtree(place / f"rung-{rung}", ignore_errors=True)
+        known.dev = self.dev.judge(self.bench.ranking(self.matchers[name], self.dev)).means[self.dev.measure]
+        known.rung, known.over = rung, rung + 1 == len(candidate.rungs)
+        steps = candidate.new_steps(rung)
+        if is_whole and steps:
+            known.rate = (time.monotonic() - began) / steps
 
     def _no_time(self, name: str, detail: str = "") -> None:
         known = self.progress[name]
@@ -205,14 +208,12 @@ class Ladder:
         """
         candidate, own = self.candidates[name], self.progress[name]
         steps = candidate.new_steps(rung)
-        if own.has_student and self.candidates[name].new_steps(own.rung):
+        if own.rate:
             return SPARE * own.rate * steps
         seen = [
             (abs(self.candidates[other].cost - candidate.cost), known.rate / self.candidates[other].cost)
             for other, known in self.progress.items()
-            if known.has_student
-            and self.candidates[other].new_steps(known.rung)
-            and self.candidates[other].is_static == candidate.is_static
+            if known.rate and self.candidates[other].is_static == candidate.is_static
         ]
         return SPARE * min(seen)[1] * candidate.cost * steps if seen else 0.0
 
@@ -265,7 +266,7 @@ class Ladder:
         found = read_if_whole(self.place(name) / RECORD) if self.place(name).exists() else None
         known = Progress(**found) if found is not None else Progress()
         if known.has_student and not (self.place(name) / f"rung-{known.rung + 1}").is_dir():
-            return Progress()
+            return Progress(begun=known.begun)
         return known
 
     def _write(self, name: str) -> None:

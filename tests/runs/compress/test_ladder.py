@@ -1,23 +1,29 @@
-"""The estimates that decide whether a rung is begun."""
+"""Which rungs are begun, which students are stopped, and which are left out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from limbeck.runs.compress.candidates import Start, of_dual_encoder, of_scores
+from limbeck.runs.compress import ladder as ladder_module
+from limbeck.runs.compress.candidates import Candidate, Start, of_dual_encoder, of_scores
 from limbeck.runs.compress.clock import Clock
 from limbeck.runs.compress.ladder import SPARE, Cost, Ladder, Progress
 from tests.runs.compress.test_candidates import CROSS, DUAL
 
 
+def new_ladder(folder: Path, candidates: Iterable[Candidate]) -> Ladder:
+    nothing: Any = None
+    return Ladder(nothing, nothing, folder, list(candidates), nothing, Clock(None))
+
+
 @pytest.fixture
 def ladder(tmp_path: Path) -> Ladder:
-    nothing: Any = None
-    found = list(of_dual_encoder(DUAL, (5000, 3000), Start("minilm", 6, 128), False, labelled=200))
-    return Ladder(nothing, nothing, tmp_path, found, nothing, Clock(None))
+    return new_ladder(tmp_path, of_dual_encoder(DUAL, (5000, 3000), Start("minilm", 6, 128), False, labelled=200))
 
 
 def test_a_static_encoder_says_nothing_of_the_time_of_layers(ladder: Ladder) -> None:
@@ -62,9 +68,7 @@ def test_a_student_that_is_clearly_worse_and_slower_is_left_out(
 
 @pytest.fixture
 def rerankers(tmp_path: Path) -> Ladder:
-    nothing: Any = None
-    found = list(of_scores(CROSS, (5000, 3000), 1000, Start("minilm", 6, 128)))
-    return Ladder(nothing, nothing, tmp_path, found, nothing, Clock(None))
+    return new_ladder(tmp_path, of_scores(CROSS, (5000, 3000), 1000, Start("minilm", 6, 128)))
 
 
 @pytest.mark.parametrize(("stored", "stays"), [(20_000, True), (1536, False)])
@@ -79,3 +83,43 @@ def test_a_colbert_that_is_better_and_as_fast_leaves_a_dual_encoder_that_stores_
     rerankers.left_out.clear()
     rerankers._stop_dominated(0)
     assert (dual in rerankers.kept) is stays
+
+
+def slow(ladder: Ladder, monkeypatch: pytest.MonkeyPatch, training: float, dev: float) -> None:
+    """Rungs that take so many seconds to train, and so many to compare on dev."""
+    now = [0.0]
+
+    def wait(seconds: float) -> Callable[..., None]:
+        return lambda *_, **__: now.__setitem__(0, now[0] + seconds)
+
+    monkeypatch.setattr(ladder_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ladder_module, "train_student", wait(training))
+    bench: Any = SimpleNamespace(load=lambda *_: None, ranking=wait(dev))
+    exam: Any = SimpleNamespace(measure="ndcg", judge=lambda _: SimpleNamespace(means={"ndcg": 0.5}))
+    ladder.bench, ladder.dev = bench, exam
+
+
+def test_the_time_of_a_step_has_its_share_of_the_comparison_on_dev(
+    ladder: Ladder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(ladder, monkeypatch, training=10, dev=90)
+    ladder._train("2 layers, both sides", 0, lambda _: 0.0)
+    steps = ladder.candidates["2 layers, both sides"].new_steps(0)
+    assert ladder.progress["2 layers, both sides"].rate == pytest.approx(100 / steps)
+
+
+def test_a_rung_that_an_earlier_call_began_tells_nothing_of_the_time_of_its_steps(
+    ladder: Ladder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ladder_module, "train_student", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ladder._train("2 layers", 0, lambda _: 0.0)
+    again = new_ladder(ladder.folder, ladder.candidates.values())
+    slow(again, monkeypatch, training=1, dev=1)
+    again._train("2 layers", 0, lambda _: 0.0)
+    assert again.progress["2 layers"].has_student and again._estimate("2 layers", 1) == 0.0
+    again._train("2 layers", 1, lambda _: 0.0)
+    assert again._estimate("2 layers", 2) == pytest.approx(SPARE * 4)  # twice the steps of a rung of 2 seconds
