@@ -71,6 +71,7 @@ class Contenders:
             found = self._once(row, role, own, version, began)
             self.rows[row] = Contender(found, self.bench.call(own, self.exam), name, version)
             self.spent[runtime] = max(self.spent.get(runtime, 0.0), self._spent(row, version) or 0.0)
+            self.clock.save()
 
     def _place(self, row: str) -> Path:
         return self.folder / MEASURED / slug(row)

@@ -100,6 +100,17 @@ class Ladder:
         `reserve` is the time to measure one more student, and those given if they are not measured yet. `ready` is
         called with every student that there is, again and again.
         """
+        if not self.clock.was_finished:
+            self._climb(reserve, ready)
+        for name, known in self.progress.items():
+            if known.over:
+                shutil.rmtree(self.place(name) / "work", ignore_errors=True)
+        if not any(known.has_student for known in self.progress.values()):
+            first = next(iter(self.progress.values()))
+            raise LimbeckError(f"no student could be trained ({first.note}); run the command again")
+        self._leave_out()
+
+    def _climb(self, reserve: Callable[[Collection[str]], float], ready: Callable[[str], None]) -> None:
         longest = max(len(candidate.rungs) for candidate in self.candidates.values())
         for rung in range(longest):
             for name, candidate in self.candidates.items():
@@ -110,13 +121,6 @@ class Ladder:
                     ready(name)
             if rung + 1 < longest:
                 self._stop_dominated(rung)
-        for name, known in self.progress.items():
-            if known.over:
-                shutil.rmtree(self.place(name) / "work", ignore_errors=True)
-        if not any(known.has_student for known in self.progress.values()):
-            first = next(iter(self.progress.values()))
-            raise LimbeckError(f"no student could be trained ({first.note}); run the command again")
-        self._leave_out()
 
     @property
     def kept(self) -> list[str]:
@@ -132,13 +136,12 @@ class Ladder:
         return {name: known.note for name, known in self.progress.items() if known.note} | self.left_out
 
     def _train(self, name: str, rung: int, reserve: Callable[[Collection[str]], float]) -> None:
-        known, candidate = self.progress[name], self.candidates[name]
-        known.note = ""
-        started = sum(each.has_student for each in self.progress.values())
+        """Train a rung if there is time. The first student of a run is trained in any case."""
+        candidate = self.candidates[name]
         expected = self._estimate(name, rung)
         left = self.clock.left - reserve([other for other in self.kept if other != name])
-        alone = started == 0 and len([each for each in self.progress.values() if each.note]) == 0
-        if left <= expected and not alone:  # a first student is always trained
+        alone = not self.changed and not any(known.has_student for known in self.progress.values())
+        if left <= expected and not alone:
             self._no_time(name)
             return
         about = f", about {duration(SPARE * expected)}" if expected >= 1 else ""
@@ -148,22 +151,30 @@ class Ladder:
             self._train_rung(name, rung, deadline)
         except OutOfTime as reached:
             self._no_time(name, f" (after {reached})")
-            return
         except Exception as error:
             if self.task.teacher_failed:
                 raise
-            known.note = f"failed: {' '.join(str(error).split()) or type(error).__name__}"
-            if not isinstance(error, LimbeckError):
-                (self.place(name) / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-                known.note += f" (traceback in {self.place(name) / 'error.txt'})"
-            say(f"{name} {known.note}")
-            return
-        known.first = known.dev if rung == 0 else known.first
+            self._fail(name, error)
+        else:
+            self._judge(name)
+
+    def _fail(self, name: str, error: Exception) -> None:
+        known = self.progress[name]
+        known.note = f"failed: {' '.join(str(error).split()) or type(error).__name__}"
+        if not isinstance(error, LimbeckError):
+            (self.place(name) / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            known.note += f" (traceback in {self.place(name) / 'error.txt'})"
+        say(f"{name} {known.note}")
+        self._write(name)
+
+    def _judge(self, name: str) -> None:
+        """Say how good a rung is, and stop the student if its labels added nothing."""
+        known = self.progress[name]
         steps_done = self._steps(name)
         say(f"{name}: {known.dev:.3f} on dev " + (f"after {steps_done} steps" if steps_done else "in closed form"))
         self._stop_without_gain(name)
         self._write(name)
-        shutil.rmtree(self.place(name) / f"rung-{rung}", ignore_errors=True)
+        shutil.rmtree(self.place(name) / f"rung-{known.rung}", ignore_errors=True)  # the one before
 
     def _stop_without_gain(self, name: str) -> None:
         """Stop a student that learnt from labels if they added nothing to the same training without them."""
@@ -178,7 +189,7 @@ class Ladder:
         """Train and compare on dev. The time of a rung that an earlier call began is no measure of its steps."""
         place, candidate, known = self.place(name), self.candidates[name], self.progress[name]
         began, is_whole = time.monotonic(), known.begun < rung
-        known.begun, self.changed = rung, True
+        known.begun, known.note, self.changed = rung, "", True
         self._write(name)
         recipe, folder = candidate.recipe_at(rung), place / f"rung-{rung + 1}"
         train_student(self.task, recipe, name, folder, deadline=deadline)
@@ -186,6 +197,7 @@ class Ladder:
         self.matchers[name] = self.bench.load(folder, self.documents(name))
         known.dev = self.dev.judge(self.bench.ranking(self.matchers[name], self.dev)).means[self.dev.measure]
         known.rung, known.over = rung, rung + 1 == len(candidate.rungs)
+        known.first = known.dev if rung == 0 else known.first
         steps = candidate.new_steps(rung)
         if is_whole and steps:
             known.rate = (time.monotonic() - began) / steps
@@ -196,6 +208,7 @@ class Ladder:
         reached = f"trained for {self._steps(name)} steps: no time left for more" if known.has_student else NOT_TRIED
         known.note = reached if not detail or known.has_student else f"not finished: no time left{detail}"
         say(f"{name}: {known.note}" if tried else f"{name} is {known.note}")
+        self._write(name)
 
     def _steps(self, name: str) -> int:
         reached = self.progress[name].rung
@@ -271,3 +284,4 @@ class Ladder:
 
     def _write(self, name: str) -> None:
         write_sealed(self.place(name) / RECORD, asdict(self.progress[name]))
+        self.clock.save()

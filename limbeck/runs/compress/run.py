@@ -28,7 +28,7 @@ from limbeck.matchers.device_choice import restoring_device
 from limbeck.matchers.names import has_minilm, model_folder
 from limbeck.report.run import run_report
 from limbeck.runs.compress.bench import CompressBench
-from limbeck.runs.compress.clock import Clock
+from limbeck.runs.compress.clock import USED, Clock
 from limbeck.runs.compress.contenders import Contender, Contenders
 from limbeck.runs.compress.exam import LABELLED
 from limbeck.runs.compress.ladder import Ladder
@@ -42,7 +42,7 @@ from limbeck.runs.results import Measured, ResultRow
 from limbeck.runs.run_folder import METRICS
 from limbeck.sealed import read_if_whole, write_sealed
 
-MINILM, USED = "minilm", "time.json"
+MINILM = "minilm"
 LISTS = "lists.json"  # the teacher's ranking of held-out queries
 SEARCH = "search"  # its name among the timings; no row has it
 
@@ -233,22 +233,19 @@ def compress(
             shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
         raise
     with alone_in(folder):
-        clock = Clock(minutes, _used(folder), began)
-        result = Compression(setting, folder, limits, clock, threads, questions).run()
+        clock = Clock(minutes, folder / USED, began)
+        try:
+            result = Compression(setting, folder, limits, clock, threads, questions).run()
+            clock.finish()
+        finally:
+            clock.save()
         shutil.rmtree(setting.task.work, ignore_errors=True)
-        write_sealed(folder / USED, {"seconds": clock.used})
         return result
 
 
 def _as_it_is(model: str) -> str:
     """The name of the row of a model that is not changed; without the path of its folder."""
     return f"{Path(model).name or model}, as it is"
-
-
-def _used(folder: Path) -> float:
-    """Seconds of earlier calls. One that was killed does not count: the next goes on in its place."""
-    known = read_if_whole(folder / USED)
-    return float(known["seconds"]) if known is not None else 0.0
 
 
 def _model(name: str) -> str:

@@ -123,3 +123,10 @@ def test_a_rung_that_an_earlier_call_began_tells_nothing_of_the_time_of_its_step
     assert again.progress["2 layers"].has_student and again._estimate("2 layers", 1) == 0.0
     again._train("2 layers", 1, lambda _: 0.0)
     assert again._estimate("2 layers", 2) == pytest.approx(SPARE * 4)  # twice the steps of a rung of 2 seconds
+
+
+def test_the_time_that_was_used_is_kept_after_each_rung(ladder: Ladder, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow(ladder, monkeypatch, training=1, dev=1)
+    ladder.clock = Clock(30, ladder.folder / "time.json")
+    ladder._train("static", 0, lambda _: 0.0)
+    assert Clock(30, ladder.folder / "time.json").before > 0

@@ -191,6 +191,18 @@ def test_a_student_that_is_measured_early_and_stopped_later_is_not_in_the_table(
     assert "static" not in [row.name for row in found.rows] and found.notes["static"] == "stopped"
 
 
+def test_a_finished_run_with_time_left_trains_nothing_for_another_budget(dual, beir, tmp_path, few_steps, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(ladder.Ladder, "_estimate", lambda self, name, rung: 0.0 if name == "static" else 1e9)
+        found = compress(str(dual), str(beir), out, minutes=60)
+    assert found.notes["2 layers"] == ladder.NOT_TRIED
+    same = compress(str(dual), str(beir), out, budgets=["1s"], minutes=60)
+    assert same.rows == found.rows and same.notes == found.notes
+    more = compress(str(dual), str(beir), out, minutes=61)
+    assert not any("no time left" in note for note in more.notes.values())
+
+
 def test_a_run_that_goes_on_reserves_as_much_time_as_one_that_was_not_interrupted(
     dual, beir, tmp_path, few_steps, monkeypatch
 ):
