@@ -124,11 +124,17 @@ class CompressBench:
         known = [query for query in exam.queries if exam.candidates is None or exam.candidates.get(query)]
         return [known[at] for at in np.unique(np.linspace(0, len(known) - 1, BLOCK * MOST_BLOCKS).astype(int))]
 
-    def times(self, calls: Mapping[str, Callable[[str], object]], exam: Exam) -> dict[str, float]:
-        """Milliseconds per query (the median) of all models, timed in turns on the stated number of threads."""
-        say(f"Timing {len(calls)} models in turns")
+    def times(
+        self, calls: Mapping[str, Callable[[str], object]], exam: Exam, queries: int | None = None
+    ) -> dict[str, float]:
+        """Milliseconds per query (the median) of all models, timed in turns on the stated number of threads.
+
+        Without a number of `queries` it takes all those that are timed.
+        """
+        if len(calls) > 1:
+            say(f"Timing {len(calls)} models in turns")
         with reporting(None), on_threads(self.threads), torch.inference_mode():  # drawing progress would disturb it
-            found = measure_interleaved(calls, self.timed(exam), BLOCK)
+            found = measure_interleaved(calls, self.timed(exam)[:queries], BLOCK)
         return {name: latency.p50_ms for name, latency in found.items()}
 
     def search_call(self, dim: int) -> Callable[[str], object] | None:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
@@ -29,7 +29,7 @@ from limbeck.matchers.names import has_minilm, model_folder
 from limbeck.report.run import run_report
 from limbeck.runs.compress.bench import CompressBench
 from limbeck.runs.compress.clock import USED, Clock
-from limbeck.runs.compress.contenders import Contender, Contenders
+from limbeck.runs.compress.contenders import FEW, Contender, Contenders
 from limbeck.runs.compress.exam import LABELLED
 from limbeck.runs.compress.ladder import Ladder
 from limbeck.runs.compress.limits import Limits
@@ -121,7 +121,7 @@ class Compression:
         run = self.bench.bm25(exam)
         result = exam.judge(run)
         measured = Measured(ResultRow("BM25", "baseline", result.means), result, run)
-        self.contenders.rows["BM25"] = Contender(measured, lambda query: task.bm25([query], DEPTH), "BM25", "")
+        self.contenders.add("BM25", measured, lambda query: task.bm25([query], DEPTH))
         if not exam.labels:
             return
         ours, theirs = (found.means[LABELLED] for found in (exam.judge(exam.teacher), result))
@@ -158,15 +158,11 @@ class Compression:
         return self.contenders.reserve(1 + sum(not self._is_measured(name) for name in others))
 
     def _table(self, final: bool) -> Compressed:
-        """Time everything, and write what is known."""
+        """Write what is known. All rows are timed in turns only in the end, which takes minutes if one is slow."""
         ladder, kept = self.ladder, set(self.ladder.kept)
         rows = {name: row for name, row in self.contenders.rows.items() if row.model not in ladder.candidates}
         rows |= self.contenders.of(kept)
-        timings = read_timings(self.folder)
-        known = timings is not None and timings.threads == self.threads and rows.keys() <= timings.ms.keys()
-        if timings is None or not known or (final and ladder.changed):
-            timings = self._timed(rows)
-            write_timings(self.folder, timings)
+        timings = self._timings(rows) if final else self._first_timings(rows)
         trained = [name for name, known in ladder.progress.items() if known.has_student]
         table = Known(
             self.setting.task,
@@ -192,13 +188,32 @@ class Compression:
             run_report(self.folder)
         return result
 
-    def _timed(self, rows: dict[str, Contender]) -> Timings:
-        calls = {name: each.call for name, each in rows.items()}
-        kept = self.setting.teacher.encoding(1) if self.setting.searches and self.setting.teacher is not None else None
-        search = self.bench.search_call(kept.dim) if kept is not None else None
-        ms = self.bench.times(calls | ({SEARCH: search} if search is not None else {}), self.setting.test)
-        search_ms = ms.pop(SEARCH, None)
-        return Timings(ms, self.threads, len(self.bench.timed(self.setting.test)), search_ms)
+    def _timings(self, rows: dict[str, Contender]) -> Timings:
+        """All rows in turns; those of an earlier call if nothing was trained since."""
+        found = read_timings(self.folder)
+        known = found is not None and found.threads == self.threads and rows.keys() <= found.ms.keys()
+        if found is None or not known or self.ladder.changed:
+            calls, search = {name: each.call for name, each in rows.items()}, self._search()
+            ms = self.bench.times(calls | ({SEARCH: search} if search is not None else {}), self.setting.test)
+            search_ms = ms.pop(SEARCH, None)
+            found = Timings(ms, self.threads, len(self.bench.timed(self.setting.test)), search_ms)
+            write_timings(self.folder, found)
+        return found
+
+    def _first_timings(self, rows: dict[str, Contender]) -> Timings:
+        """Every row alone, on a few queries."""
+        return Timings({name: each.ms for name, each in rows.items()}, self.threads, FEW, self._search_ms)
+
+    @cached_property
+    def _search_ms(self) -> float | None:
+        search = self._search()
+        return None if search is None else self.bench.times({SEARCH: search}, self.setting.test, FEW)[SEARCH]
+
+    def _search(self) -> Callable[[str], object] | None:
+        """The search of the teacher's document vectors, if there are any."""
+        teacher = self.setting.teacher if self.setting.searches else None
+        kept = teacher.encoding(1) if teacher is not None else None
+        return self.bench.search_call(kept.dim) if kept is not None else None
 
 
 @restoring_device
