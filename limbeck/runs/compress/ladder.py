@@ -59,6 +59,7 @@ class Progress:
     rate: float = 0.0  # seconds per step, dev included, of the last rung that one call trained; 0 if unknown
     note: str = ""  # why it did not go further
     over: bool = False  # whether it stays there: all rungs are done, or another candidate is better
+    left_out: str | None = None  # why it is not worth measuring; empty if it is; None as long as that is open
 
     @property
     def has_student(self) -> bool:
@@ -81,7 +82,6 @@ class Ladder:
         self.progress = {name: self._read(name) for name in self.candidates}
         self.matchers: dict[str, Matcher] = {}
         self.changed = False  # whether anything was trained
-        self.left_out: dict[str, str] = {}  # students that are not worth measuring, and why
 
     def place(self, name: str) -> Path:
         return self.folder / STUDENTS / slug(name)
@@ -108,7 +108,9 @@ class Ladder:
         if not any(known.has_student for known in self.progress.values()):
             first = next(iter(self.progress.values()))
             raise LimbeckError(f"no student could be trained ({first.note}); run the command again")
-        self._leave_out()
+        undecided = [name for name in self.kept if self.progress[name].left_out is None]
+        if undecided:
+            self._leave_out(undecided)
 
     def _climb(self, reserve: Callable[[Collection[str]], float], ready: Callable[[str], None]) -> None:
         longest = max(len(candidate.rungs) for candidate in self.candidates.values())
@@ -128,12 +130,13 @@ class Ladder:
         return [
             name
             for name, known in self.progress.items()
-            if known.has_student and not known.is_stopped and name not in self.left_out
+            if known.has_student and not known.is_stopped and not known.left_out
         ]
 
     def notes(self) -> dict[str, str]:
         """What became of the candidates that did not go all the way."""
-        return {name: known.note for name, known in self.progress.items() if known.note} | self.left_out
+        found = {name: known.left_out or known.note for name, known in self.progress.items()}
+        return {name: note for name, note in found.items() if note}
 
     def _train(self, name: str, rung: int, reserve: Callable[[Collection[str]], float]) -> None:
         """Train a rung if there is time. The first student of a run is trained in any case."""
@@ -174,6 +177,8 @@ class Ladder:
         say(f"{name}: {known.dev:.3f} on dev " + (f"after {steps_done} steps" if steps_done else "in closed form"))
         self._stop_without_gain(name)
         self._write(name)
+        if known.over and not known.is_stopped:
+            self._leave_out([name])
         shutil.rmtree(self.place(name) / f"rung-{known.rung}", ignore_errors=True)  # the one before
 
     def _stop_without_gain(self, name: str) -> None:
@@ -189,7 +194,7 @@ class Ladder:
         """Train and compare on dev. The time of a rung that an earlier call began is no measure of its steps."""
         place, candidate, known = self.place(name), self.candidates[name], self.progress[name]
         began, is_whole = time.monotonic(), known.begun < rung
-        known.begun, known.note, self.changed = rung, "", True
+        known.begun, known.note, known.left_out, self.changed = rung, "", None, True
         self._write(name)
         recipe, folder = candidate.recipe_at(rung), place / f"rung-{rung + 1}"
         train_student(self.task, recipe, name, folder, deadline=deadline)
@@ -254,19 +259,24 @@ class Ladder:
                     self._write(name)
                     break
 
-    def _leave_out(self) -> None:
-        """Leave out students that had their time and are clearly worse than another that costs no more."""
+    def _leave_out(self, names: Collection[str]) -> None:
+        """Leave out students that had their time and are clearly worse than another that costs no more.
+
+        The decision is kept: a later call that trains nothing measures the same students.
+        """
         there = self.kept
-        if len(there) < 2:
-            return
-        costs, dev = self._costs(there), {name: self.progress[name].dev for name in there}
-        for name in there:
+        costs = self._costs(there) if len(there) > 1 else {}
+        dev = {name: self.progress[name].dev for name in there}
+        for name in names:
+            own = self.progress[name]
             cheaper = [other for other in there if other != name and costs[other].is_within(costs[name])]
             best = max(cheaper, key=dev.__getitem__, default=name)
+            own.left_out = ""
             if dev[name] < CLEARLY_WORSE * dev[best]:
                 told = f"{best} is better on dev ({dev[best]:.3f} against {dev[name]:.3f}) and as fast"
-                self.left_out[name] = f"left out after {self._steps(name)} steps: {told}"
-                say(f"{name}: {self.left_out[name]}")
+                own.left_out = f"left out after {self._steps(name)} steps: {told}"
+                say(f"{name}: {own.left_out}")
+            self._write(name)
 
     def _costs(self, names: Sequence[str]) -> dict[str, Cost]:
         for name in names:

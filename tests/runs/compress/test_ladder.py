@@ -61,7 +61,7 @@ def test_a_student_that_is_clearly_worse_and_slower_is_left_out(
 ) -> None:
     ladder.progress |= {"static": Progress(rung=0, dev=0.5, over=True), "2 layers": Progress(rung=0, dev=dev)}
     monkeypatch.setattr(ladder, "_costs", lambda names: {"static": Cost(1.0, 96), "2 layers": Cost(ms, 96)})
-    ladder._leave_out()
+    ladder._leave_out(["static", "2 layers"])
     assert ladder.kept == (["static"] if left_out else ["static", "2 layers"])
     assert ("2 layers" in ladder.notes()) is left_out and not ladder.progress["2 layers"].over
 
@@ -78,9 +78,9 @@ def test_a_colbert_that_is_better_and_as_fast_leaves_a_dual_encoder_that_stores_
     dual, colbert = "2 layers", "ColBERT, 2 layers"
     rerankers.progress |= {dual: Progress(rung=0, dev=0.4), colbert: Progress(rung=0, dev=0.5)}
     monkeypatch.setattr(rerankers, "_costs", lambda names: {dual: Cost(2.0, 1536), colbert: Cost(2.0, stored)})
-    rerankers._leave_out()
+    rerankers._leave_out([dual])
     assert (dual in rerankers.kept) is stays
-    rerankers.left_out.clear()
+    rerankers.progress[dual].left_out = None
     rerankers._stop_dominated(0)
     assert (dual in rerankers.kept) is stays
 
@@ -130,3 +130,20 @@ def test_the_time_that_was_used_is_kept_after_each_rung(ladder: Ladder, monkeypa
     ladder.clock = Clock(30, ladder.folder / "time.json")
     ladder._train("static", 0, lambda _: 0.0)
     assert Clock(30, ladder.folder / "time.json").before > 0
+
+
+def test_a_later_call_that_trains_nothing_leaves_out_the_same_students_whatever_their_times(
+    ladder: Ladder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, dev in (("static", 0.5), ("2 layers", 0.4), ("3 layers", 0.4)):
+        (ladder.place(name) / "rung-1").mkdir(parents=True)
+        ladder.progress[name] = Progress(rung=0, dev=dev, over=True)
+    ladder.clock.minutes = ladder.clock.finished = 1
+    slower = {"static": Cost(1.0, 96), "2 layers": Cost(2.0, 96), "3 layers": Cost(0.5, 96)}
+    monkeypatch.setattr(ladder, "_costs", lambda names: slower)
+    ladder.climb(lambda _: 0.0, lambda _: None)
+    assert ladder.kept == ["static", "3 layers"]
+    again = new_ladder(ladder.folder, ladder.candidates.values())
+    again.clock = ladder.clock
+    again.climb(lambda _: 0.0, lambda _: None)
+    assert again.kept == ladder.kept and again.notes() == ladder.notes()
