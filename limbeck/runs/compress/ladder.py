@@ -236,24 +236,23 @@ class Ladder:
         return SPARE * min(seen)[1] * candidate.cost * steps if seen else 0.0
 
     def _stop_dominated(self, rung: int) -> None:
-        """Stop candidates that have more rungs if another at this rung is as good on dev and costs no more."""
-        there = [
-            name
-            for name, known in self.progress.items()
-            if known.rung == rung and self.candidates[name].rungs[rung] and not known.is_stopped
-        ]
-        going = [name for name in there if not self.progress[name].over]
-        if not going or len(there) < 2:
-            return
-        costs = self._costs(there)
+        """Stop students that could go on and have no chance against another one that costs no more.
+
+        One that was trained in the same rung has to be as good. Any other, such as one in closed form or one that
+        learnt from labels, has to be clearly better: more steps may still help.
+        """
+        going = [name for name, known in self.progress.items() if known.rung == rung and not known.over]
+        alike = {name for name in going if self.candidates[name].rungs[rung]}
+        rivals = self.kept
+        costs = self._costs(rivals) if going and len(rivals) > 1 else {}
         for name in reversed(going):  # of two that are alike, the cheaper one goes on
             own = self.progress[name]
-            for other in there:
+            for other in rivals:
                 known = self.progress[other]
-                if other == name or known.is_stopped or known.dev < own.dev:
+                if other == name or known.is_stopped or not costs[other].is_within(costs[name]):
                     continue
-                if costs[other].is_within(costs[name]):
-                    told = f"{other} is as good on dev ({known.dev:.3f} against {own.dev:.3f}) and as fast"
+                if known.dev >= own.dev if {name, other} <= alike else own.dev < CLEARLY_WORSE * known.dev:
+                    told = f"{other} is as good or better on dev ({known.dev:.3f} against {own.dev:.3f}) and as fast"
                     own.note, own.over = f"stopped after {self._steps(name)} steps: {told}", True
                     say(f"{name}: {own.note}")
                     self._write(name)

@@ -147,3 +147,34 @@ def test_a_later_call_that_trains_nothing_leaves_out_the_same_students_whatever_
     again.clock = ladder.clock
     again.climb(lambda _: 0.0, lambda _: None)
     assert again.kept == ladder.kept and again.notes() == ladder.notes()
+
+
+@pytest.mark.parametrize(("dev", "stopped"), [(0.484, True), (0.486, False)])
+@pytest.mark.parametrize("rival", ["static", "static, labels"])
+def test_a_finished_student_that_is_clearly_better_and_as_fast_stops_one_that_could_go_on(
+    ladder: Ladder, monkeypatch: pytest.MonkeyPatch, rival: str, dev: float, stopped: bool
+) -> None:
+    ladder.progress |= {rival: Progress(rung=0, dev=0.5, over=True), "2 layers": Progress(rung=0, dev=dev)}
+    monkeypatch.setattr(ladder, "_costs", lambda names: {rival: Cost(1.0, 96), "2 layers": Cost(2.0, 96)})
+    ladder._stop_dominated(0)
+    assert ladder.progress["2 layers"].is_stopped is stopped
+
+
+@pytest.mark.parametrize(("dev", "ms", "stopped"), [(0.5, 2.0, True), (0.501, 2.0, False), (0.5, 0.9, False)])
+def test_a_student_stops_if_one_with_the_same_steps_is_as_good_and_as_fast(
+    ladder: Ladder, monkeypatch: pytest.MonkeyPatch, dev: float, ms: float, stopped: bool
+) -> None:
+    ladder.progress |= {"2 layers": Progress(rung=0, dev=0.5), "3 layers": Progress(rung=0, dev=dev)}
+    monkeypatch.setattr(ladder, "_costs", lambda names: {"2 layers": Cost(1.0, 96), "3 layers": Cost(ms, 96)})
+    ladder._stop_dominated(0)
+    assert ladder.progress["3 layers"].is_stopped is stopped
+    assert ladder.progress["2 layers"].is_stopped is (ms < 1 and dev >= 0.5)
+
+
+def test_a_student_in_closed_form_stops_no_other_that_is_as_good_after_its_first_rung(
+    rerankers: Ladder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rerankers.progress |= {"static": Progress(rung=0, dev=0.5), "2 layers": Progress(rung=0, dev=0.5)}
+    monkeypatch.setattr(rerankers, "_costs", lambda names: {"static": Cost(1.0, 96), "2 layers": Cost(2.0, 96)})
+    rerankers._stop_dominated(0)
+    assert rerankers.kept == ["static", "2 layers"]
