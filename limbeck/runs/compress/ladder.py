@@ -102,9 +102,8 @@ class Ladder:
         """
         if not self.clock.was_finished:
             self._climb(reserve, ready)
-        for name, known in self.progress.items():
-            if known.over:
-                shutil.rmtree(self.place(name) / "work", ignore_errors=True)
+        for name in self.candidates:
+            self._tidy(name)
         if not any(known.has_student for known in self.progress.values()):
             first = next(iter(self.progress.values()))
             raise LimbeckError(f"no student could be trained ({first.note}); run the command again")
@@ -179,7 +178,7 @@ class Ladder:
         self._write(name)
         if known.over and not known.is_stopped:
             self._leave_out([name])
-        shutil.rmtree(self.place(name) / f"rung-{known.rung}", ignore_errors=True)  # the one before
+        self._tidy(name)
 
     def _stop_without_gain(self, name: str) -> None:
         """Stop a student that learnt from labels if they added nothing to the same training without them."""
@@ -283,6 +282,14 @@ class Ladder:
                 self.matchers[name] = self.bench.load(self.student(name), self.documents(name))
         ms = self.bench.times({name: self.bench.call(self.matchers[name], self.dev) for name in names}, self.dev)
         return {name: Cost(ms[name], self.bench.bytes_per_document(self.matchers[name])) for name in names}
+
+    def _tidy(self, name: str) -> None:
+        """Remove the students of earlier rungs, and the work of one that goes no further."""
+        known, place = self.progress[name], self.place(name)
+        for earlier in range(1, known.rung + 1):
+            shutil.rmtree(place / f"rung-{earlier}", ignore_errors=True)
+        if known.over:
+            shutil.rmtree(place / "work", ignore_errors=True)
 
     def _read(self, name: str) -> Progress:
         found = read_if_whole(self.place(name) / RECORD) if self.place(name).exists() else None

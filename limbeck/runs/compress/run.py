@@ -21,7 +21,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.files import alone_in
+from limbeck.files import alone_in, recover_directory
 from limbeck.matchers import Matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.device_choice import restoring_device
@@ -248,6 +248,7 @@ def compress(
             shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
         raise
     with alone_in(folder):
+        _clean_up(folder)
         clock = Clock(minutes, folder / USED, began)
         try:
             result = Compression(setting, folder, limits, clock, threads, questions).run()
@@ -256,6 +257,12 @@ def compress(
             clock.save()
         shutil.rmtree(setting.task.work, ignore_errors=True)
         return result
+
+
+def _clean_up(folder: Path) -> None:
+    """Remove what killed calls left half-written."""
+    for path in list(folder.rglob(".*.partial")):
+        recover_directory(path.with_name(path.name[1 : -len(".00000000.partial")]))
 
 
 def _as_it_is(model: str) -> str:
