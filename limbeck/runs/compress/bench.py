@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ RUNTIMES = (TORCH, "onnx", "int8")
 BLOCK, MOST_BLOCKS = 8, 6
 SAMPLE = 64  # documents whose encodings are measured in bytes
 MOST_BYTES = 2**30  # of vectors to time a search with
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search to time, and how many times as many vectors there are."""
+
+    call: Callable[[str], object]
+    factor: float
 
 
 class CompressBench:
@@ -137,11 +146,11 @@ class CompressBench:
             found = measure_interleaved(calls, self.timed(exam)[:queries], BLOCK)
         return {name: latency.p50_ms for name, latency in found.items()}
 
-    def search_call(self, dim: int) -> Callable[[str], object] | None:
-        """An exact search of as many vectors as there are documents; None if they do not fit into memory."""
-        if len(self.data.corpus) * dim * 4 > MOST_BYTES:
-            return None
+    def search(self, dim: int) -> Search:
+        """An exact search of as many vectors as there are documents, or of a part of them that fits into memory."""
+        documents = len(self.data.corpus)
+        rows = min(documents, MOST_BYTES // (4 * dim))
         drawn = np.random.default_rng(0)
-        vectors = drawn.standard_normal((len(self.data.corpus), dim), dtype=np.float32)
+        vectors = drawn.standard_normal((rows, dim), dtype=np.float32)
         query = drawn.standard_normal((1, dim), dtype=np.float32)
-        return lambda _: exact_search(query, [vectors], TOP)
+        return Search(lambda _: exact_search(query, [vectors], TOP), documents / rows)

@@ -36,6 +36,11 @@ class Exam:
         """The measure that decides: nDCG@10 with labels, otherwise nDCG@10 with the teacher's list as labels."""
         return LABELLED if self.labels else AGREEMENT
 
+    @property
+    def of_teacher(self) -> float:
+        """The teacher's value of the deciding measure."""
+        return self.judge(self.teacher).means[self.measure]
+
     def judge(self, run: Run) -> RankingResult:
         """Values per query of all measures, the deciding one first."""
         found: RankingResult | None = None

@@ -15,26 +15,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.files import alone_in, recover_directory
+from limbeck.files import alone_in, make_directory, naming_disk_errors, recover_directory
 from limbeck.matchers import Matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.device_choice import restoring_device
 from limbeck.matchers.names import has_minilm, model_folder
 from limbeck.report.run import run_report
-from limbeck.runs.compress.bench import CompressBench
+from limbeck.runs.compress.bench import CompressBench, Search
 from limbeck.runs.compress.clock import USED, Clock
 from limbeck.runs.compress.contenders import FEW, Contender, Contenders
 from limbeck.runs.compress.exam import LABELLED
 from limbeck.runs.compress.ladder import Ladder
 from limbeck.runs.compress.limits import Limits
 from limbeck.runs.compress.mistakes import write_mistakes
-from limbeck.runs.compress.setting import DEPTH, Request, Setting, load_teacher, prepare
+from limbeck.runs.compress.setting import DEPTH, Request, Setting, is_scores, load_teacher, prepare
 from limbeck.runs.compress.table import Compressed, Known, Timings, read_timings, write_table, write_timings
 from limbeck.runs.finish_run import answer_questions
 from limbeck.runs.reference import untrained_start
@@ -176,6 +176,7 @@ class Compression:
             self.clock.used,
             self.setting.searches,
             final,
+            self.setting.test.of_teacher,
         )
         if not final:
             return write_table(table, self.limits)
@@ -194,8 +195,8 @@ class Compression:
         known = found is not None and found.threads == self.threads and rows.keys() <= found.ms.keys()
         if found is None or not known or self.ladder.changed:
             calls, search = {name: each.call for name, each in rows.items()}, self._search()
-            ms = self.bench.times(calls | ({SEARCH: search} if search is not None else {}), self.setting.test)
-            search_ms = ms.pop(SEARCH, None)
+            ms = self.bench.times(calls | ({SEARCH: search.call} if search is not None else {}), self.setting.test)
+            search_ms = ms.pop(SEARCH) * search.factor if search is not None else None
             found = Timings(ms, self.threads, len(self.bench.timed(self.setting.test)), search_ms)
             write_timings(self.folder, found)
         return found
@@ -207,13 +208,15 @@ class Compression:
     @cached_property
     def _search_ms(self) -> float | None:
         search = self._search()
-        return None if search is None else self.bench.times({SEARCH: search}, self.setting.test, FEW)[SEARCH]
+        if search is None:
+            return None
+        return self.bench.times({SEARCH: search.call}, self.setting.test, FEW)[SEARCH] * search.factor
 
-    def _search(self) -> Callable[[str], object] | None:
+    def _search(self) -> Search | None:
         """The search of the teacher's document vectors, if there are any."""
         teacher = self.setting.teacher if self.setting.searches else None
         kept = teacher.encoding(1) if teacher is not None else None
-        return self.bench.search_call(kept.dim) if kept is not None else None
+        return self.bench.search(kept.dim) if kept is not None else None
 
 
 @restoring_device
@@ -238,16 +241,21 @@ def compress(
     limits, folder = Limits.parse(budgets, keep), Path(out)
     if minutes is not None and not minutes > 0:
         raise LimbeckError(f"--minutes {minutes:g}: no student can be trained in it; give a number above 0")
+    if questions and is_scores(teacher):
+        raise LimbeckError("--question is for a teacher that is a model: scores have no answers; drop it")
+    if folder.exists() and not folder.is_dir():
+        raise LimbeckError(f"{folder}: is a file; choose another --out")
     began, existed = time.monotonic(), folder.exists()
-    try:
-        setting = prepare(
-            Request(_model(teacher), str(data), vectors, start and _model(start), seed, length), folder, minutes
-        )
-    except Exception:
-        if not existed:
-            shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
-        raise
+    request = Request(_model(teacher), str(data), vectors, start and _model(start), seed, length)
+    with naming_disk_errors(folder):
+        make_directory(folder)
     with alone_in(folder):
+        try:
+            setting = prepare(request, folder, minutes)
+        except Exception:
+            if not existed:
+                shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
+            raise
         _clean_up(folder)
         clock = Clock(minutes, folder / USED, began)
         try:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.data import Qrels, RankingData
+from limbeck.data.cache import file_state
 from limbeck.errors import LimbeckError
+from limbeck.files import digest
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.progress import say
@@ -19,6 +21,7 @@ from limbeck.runs.compress.source import base_recipe, with_queries
 from limbeck.runs.open_task import open_task
 from limbeck.runs.reference import has_one_vector
 from limbeck.sealed import read_sealed, write_sealed
+from limbeck.stores.manifest import canonical
 
 PLAN = "compress.json"
 DEPTH = 30  # candidates of a query that a re-ranker orders
@@ -87,7 +90,10 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
         raise LimbeckError(f"{request.teacher}: gives {matcher.outputs} scores per pair; rankings need one")
     start = Start.of(request.teacher if searches else request.students_start)
     source, data, warning = with_queries(request.data, folder, request.seed)
-    sizes = known or _sizes(matcher, data, searches, minutes)
+    content = _content(request, matcher, data)
+    if known is not None:
+        _require_same(folder, known["content"], content)
+    sizes = known or {**_sizes(matcher, data, searches, minutes), "content": content}
     teacher: dict[str, Any] = {"scores": request.teacher} if scores else {"model": request.teacher}
     teacher |= {"length": request.length} if request.length is not None else {}
     teacher |= {"vectors": request.vectors} if request.vectors is not None else {}
@@ -120,10 +126,8 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
 def _known_plan(folder: Path, request: Request) -> dict[str, Any] | None:
     """The sizes of an earlier run of the same request in this folder; refuse a folder of something else."""
     place = folder / PLAN
-    if folder.exists() and not folder.is_dir():
-        raise LimbeckError(f"{folder}: is a file; choose another --out")
     if not place.exists():
-        if folder.exists() and any(path.name != "data" for path in folder.iterdir()):
+        if any(path.name != "data" for path in folder.iterdir()):
             raise LimbeckError(f"{folder}: is not empty and contains no run of compress; choose another --out")
         return None
     found = read_sealed(place)
@@ -131,7 +135,24 @@ def _known_plan(folder: Path, request: Request) -> dict[str, Any] | None:
         if found.get(key) != ours:
             problem = f"contains a run with another {key} ({found.get(key)!r} there, {ours!r} here)"
             raise LimbeckError(f"{folder}: {problem}; choose another --out, or remove it")
-    return {key: found.get(key) for key in ("scored", "tested", "texts")}
+    return {key: found.get(key) for key in ("scored", "tested", "texts", "content")}
+
+
+def _content(request: Request, matcher: Matcher | None, data: RankingData) -> str:
+    """A digest of the teacher's weights, or of its scores, and of all texts and labels."""
+    teacher = str(matcher.identity()) if matcher is not None else _state(Path(request.teacher).expanduser())
+    return digest(teacher, data.corpus.content_digest, data.queries.content_digest, canonical(data.qrels))
+
+
+def _state(scores: Path) -> str:
+    files = sorted(path for path in scores.rglob("*") if path.is_file()) if scores.is_dir() else [scores]
+    return " ".join(file_state(file) for file in files)
+
+
+def _require_same(folder: Path, before: str, content: str) -> None:
+    if before != content:
+        problem = "contains a run with other texts, labels or teacher weights under the same names"
+        raise LimbeckError(f"{folder}: {problem}; choose another --out, or remove it")
 
 
 def load_teacher(request: Request) -> Matcher:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from limbeck.data import RankingData
 from limbeck.errors import bad_input
 from limbeck.evaluation.significance import randomisation_test
 from limbeck.files import directory_atomically
@@ -102,7 +103,7 @@ class Known:
     seconds: float
     searches: bool  # otherwise they re-rank
     final: bool = True  # whether nothing else will be measured
-    whole: float = 1.0  # the teacher's value of the deciding measure, if it has no row
+    whole: float = 1.0  # the teacher's value of the deciding measure
 
 
 def write_table(known: Known, limits: Limits) -> Compressed:
@@ -169,8 +170,7 @@ def _related(known: Known) -> list[ResultRow]:
     """The rows with their times and what they keep: the teacher, then baselines, then students, from fast to slow."""
     kinds = ("teacher", "baseline", "student")
     rows = [replace(one.row, ms_per_query=known.timings.ms.get(one.row.name)) for one in known.measured]
-    teacher = next((row for row in rows if row.kind == "teacher"), None)
-    whole = known.whole if teacher is None else teacher.measures[known.measure]
+    teacher, whole = next((row for row in rows if row.kind == "teacher"), None), known.whole
     found = []
     for row in rows:
         kept = row.measures[known.measure] / whole if whole else None
@@ -201,7 +201,7 @@ def _timed(known: Known, runtime: str) -> str:
 def _use(known: Known, name: str, runtime: str) -> Use:
     task = known.task
     data, teacher = task.recipe.data, task.recipe.teacher
-    assert teacher is not None
+    assert teacher is not None and isinstance(task.data, RankingData)
     queries, labelled = task.facts()["queries_train"], len(task.data.qrels.get(data.train, {}))
     keeps = name in known.keeping
     return Use(

@@ -14,6 +14,8 @@ import limbeck as lb
 from limbeck.data import RankingData, Texts, write_run
 from limbeck.errors import LimbeckError
 from limbeck.evaluation import evaluate_run
+from limbeck.files import alone_in
+from limbeck.matchers import build, matcher_config
 from limbeck.recipe import load_recipe
 from limbeck.runs.compress import ladder
 from limbeck.runs.compress.run import Compression, compress
@@ -98,6 +100,56 @@ def test_scores_are_compared_with_bm25_on_the_same_candidates(beir, tiny_bert, t
     assert row.measures["ndcg@10"] == pytest.approx(expected)
     assert any("no better than BM25" in line for line in found.warnings)
     assert found.verdict.level.name == "REGRESSION" and found.verdict.baseline == "BM25"
+
+
+def test_scores_keep_a_share_of_what_they_reach_on_the_labels(dual, beir, tmp_path, few_steps):
+    lb.annotate(dual, beir, tmp_path / "scores", depth=20)
+    found = compress(str(tmp_path / "scores"), str(beir), tmp_path / "out", start=str(dual), minutes=60)
+    row = next(row for row in found.rows if row.kind == "student")
+    measure = next(iter(row.measures))
+    whole = row.measures[measure] / row.kept
+    assert all(other.kept == pytest.approx(other.measures[measure] / whole) for other in found.rows)
+    assert measure != "ndcg@10" or 0 < whole < 1
+    with pytest.raises(LimbeckError, match="--question is for a teacher that is a model"):
+        compress(str(tmp_path / "scores"), str(beir), tmp_path / "more", questions=["how"])
+
+
+def test_edited_texts_and_another_teacher_of_the_same_name_are_not_mixed_with_a_run(dual, beir, tmp_path, few_steps):
+    own, out = tmp_path / "own", tmp_path / "out"
+    shutil.copytree(beir, own)
+    compress(str(dual), str(own), out, minutes=0.001)
+    corpus = own / "corpus.jsonl"
+    before = corpus.read_text()
+    corpus.write_text(before.replace("copy", "duplicate", 1))
+    with pytest.raises(LimbeckError, match="with other texts, labels or teacher weights under the same names"):
+        compress(str(dual), str(own), out, minutes=0.001)
+    corpus.write_text(before)
+    compress(str(dual), str(own), out, minutes=0.001)
+    lengths = {"query_length": 8, "document_length": 8}
+    build(matcher_config(init_from=str(dual), **lengths)).save_pretrained(dual)
+    with pytest.raises(LimbeckError, match="teacher weights"):
+        compress(str(dual), str(own), out, minutes=0.001)
+
+
+def test_a_refused_call_changes_nothing_of_a_folder_that_was_there(dual, beir, tmp_path, few_steps):
+    vectors = lb.load(dual).encode_document([text for _, text in lb.load_data(beir).corpus.items()])
+    np.save(tmp_path / "wrong.npy", vectors[::-1])
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(LimbeckError, match="did not make"):
+        compress(str(dual), str(beir), out, vectors=str(tmp_path / "wrong.npy"))
+    np.save(tmp_path / "right.npy", vectors)
+    found = compress(str(dual), str(beir), out, vectors=str(tmp_path / "right.npy"), minutes=0.001)
+    assert found.recommended == "static" and "limbeck search INDEX --encoder" in " ".join(found.next_steps)
+
+
+def test_a_folder_that_another_process_writes_is_left_alone(dual, beir, tmp_path, few_steps):
+    out = tmp_path / "out"
+    compress(str(dual), str(beir), out, minutes=0.001)
+    recipe = (out / "recipe.yaml").stat().st_mtime_ns
+    with alone_in(out), pytest.raises(LimbeckError, match="another limbeck process is writing to it"):
+        compress(str(dual), str(beir), out, minutes=0.001)
+    assert (out / "recipe.yaml").stat().st_mtime_ns == recipe
 
 
 def test_a_users_vectors_are_kept_or_refused(dual, beir, tmp_path, few_steps):
