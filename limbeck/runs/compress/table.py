@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from limbeck.data import RankingData
 from limbeck.errors import bad_input
 from limbeck.evaluation.significance import randomisation_test
 from limbeck.files import directory_atomically
@@ -201,11 +200,19 @@ def _timed(known: Known, runtime: str) -> str:
 def _use(known: Known, name: str, runtime: str) -> Use:
     task = known.task
     data, teacher = task.recipe.data, task.recipe.teacher
-    assert teacher is not None and isinstance(task.data, RankingData)
-    queries, labelled = task.facts()["queries_train"], len(task.data.qrels.get(data.train, {}))
+    assert teacher is not None
+    queries, labels = task.facts()["queries_train"], getattr(task.data, "qrels", {})
     keeps = name in known.keeping
     return Use(
-        known.folder, data.source, runtime, known.searches, keeps, queries, labelled, teacher.vectors, teacher.length
+        known.folder,
+        data.source,
+        runtime,
+        known.searches,
+        keeps,
+        queries,
+        len(labels.get(data.train, {})),
+        teacher.vectors,
+        teacher.length,
     )
 
 
