@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from limbeck.errors import LimbeckError
 from limbeck.matchers.device_choice import asked_device, using_device
 from limbeck.progress import has_reporter, reporting
-from limbeck.runtimes.choice import Texts, measuring_on, using_runtime
+from limbeck.runtimes.choice import Size, measuring_on, using_runtime
 from limbeck.training.tracker_choice import using_trackers
 
 if TYPE_CHECKING:
@@ -184,16 +184,22 @@ def evaluate(
     >>> found.comparisons[0].measure
     'ndcg@10'
     """
-    from limbeck.evaluation.evaluate import run_evaluation
+    from limbeck.evaluation.evaluate import run_evaluation, searches_all
     from limbeck.evaluation.request import Request
-    from limbeck.runtimes.job_size import ranked_in
+    from limbeck.runtimes.job_size import evaluated_in
+    from limbeck.search.manifest import is_an_index
 
     request = Request(
         str(model), str(data), task, split, _text(against), _text(candidates), depth, add_judged, measures,
         relevance_level, limit, _path(store), _path(run), also, mode, fusion, alpha, lengths, head,
         against_mode, against_fusion, against_alpha, seed,
     )  # fmt: skip
-    with _running(device, progress, runtime, data, lambda: ranked_in(data, split, depth, limit)):
+
+    def size(matcher: Matcher) -> int:
+        listed = 0 if is_an_index(request.model) else depth  # an index needs only queries
+        return evaluated_in(matcher, data, split, listed, limit, searches_all(request, matcher))
+
+    with _running(device, progress, runtime, data, size):
         return run_evaluation(request)
 
 
@@ -227,12 +233,12 @@ def annotate(
     >>> lb.annotate("runs/mine", "my-data", "my-scores", depth=3).scored
     0
     """
-    from limbeck.runtimes.job_size import ranked_in
+    from limbeck.runtimes.job_size import annotated_in
     from limbeck.training.annotate import annotate_data, export_scores, export_shape
 
     folder = Path(out)
     written = export_shape(shape, export, top)
-    with _running(device, progress, runtime, data, lambda: ranked_in(data, split, depth)):
+    with _running(device, progress, runtime, data, lambda _: annotated_in(data, split, depth, queries)):
         done = annotate_data(
             str(teacher), str(data), folder, split, _path(queries), str(candidates), depth, revision, batch_size, bf16,
             written,
@@ -282,7 +288,7 @@ def index(
     if is_milvus(store):
         trust(str(store))
     source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
-    with _running(device, progress, runtime, data, lambda: passages_in(data) if isinstance(data, str | Path) else 0):
+    with _running(device, progress, runtime, data, lambda _: passages_in(source)):
         return build_index(
             model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
         )
@@ -360,7 +366,7 @@ def score(
     from limbeck.scoring.engine import engine_named
     from limbeck.scoring.job import score_pairs
 
-    with _running(device, progress, runtime, pairs, lambda: listed_in(pairs, left, right)):
+    with _running(device, progress, runtime, pairs, lambda matcher: listed_in(matcher, pairs, left, right)):
         where = engine_named(engine, workers, address)
         return score_pairs(
             str(model), pairs, out, where, _text(left), _text(right), top_k, shard, dtype, store, head, columns
@@ -551,10 +557,10 @@ def _text(name: str | Path | None) -> str | None:
 
 @contextmanager
 def _running(
-    device: str | None, progress: bool | None, runtime: str | None, source: object, texts: Texts
+    device: str | None, progress: bool | None, runtime: str | None, source: object, size: Size
 ) -> Iterator[None]:
-    """`_working` in a runtime. It may be measured on the source, of which at least so many texts will run."""
-    with _working(device, progress), using_runtime(runtime), measuring_on(source, texts):
+    """`_working` in a runtime. It may be measured on the source; `size` is how much of it a matcher will run."""
+    with _working(device, progress), using_runtime(runtime), measuring_on(source, size):
         yield
 
 

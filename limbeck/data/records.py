@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from limbeck.data.lines import bare_suffix, json_lines, lines, open_binary
-from limbeck.errors import bad_input
+from limbeck.data.lines import bare_suffix, blocks, json_lines, lines, open_binary
+from limbeck.errors import LimbeckError, bad_input
 
 SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
 
@@ -31,6 +31,18 @@ def read_records(path: Path) -> Records:
     if suffix not in readers:
         raise bad_input(path, f"has the suffix {suffix!r}", f"give one of {', '.join(SUFFIXES)}")
     return readers[suffix](path)
+
+
+def count_records(path: Path) -> int:
+    """The rows of a file, which is not parsed: a quoted field of several lines counts as several rows."""
+    if bare_suffix(path) == ".parquet":
+        with open_binary(path) as handle:
+            try:
+                return int(pq.ParquetFile(handle).metadata.num_rows)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _incomplete(path, error) from error
+    count = sum(block.count(b"\n") + (not block.endswith(b"\n")) for _, block in blocks(path))
+    return max(0, count - (bare_suffix(path) != ".jsonl"))  # others begin with the names of their columns
 
 
 def _tsv(path: Path) -> Records:
@@ -75,5 +87,9 @@ def _parquet(path: Path) -> Records:
                     number += 1
                     yield number, record
         except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-            reason = str(error).partition("\n")[0]
-            raise bad_input(path, f"is not a complete parquet file ({reason})", "write it again") from error
+            raise _incomplete(path, error) from error
+
+
+def _incomplete(path: Path, error: Exception) -> LimbeckError:
+    reason = str(error).partition("\n")[0]
+    return bad_input(path, f"is not a complete parquet file ({reason})", "write it again")

@@ -209,6 +209,12 @@ def _costs(ranker: _Ranker, request: Request, task: str) -> dict[str, Any]:
     return {**times, "size_mb": size_in_mb(matcher)}
 
 
+def searches_all(request: Request, matcher: Matcher) -> bool:
+    """Whether a model is measured by a search of the whole corpus, if there is no model to compare with."""
+    retrieves = request.task == "retrieve" or (request.task is None and not request.reranks)
+    return retrieves and can_search(matcher) and not is_an_index(request.model)
+
+
 def is_a_run(name: str) -> bool:
     """Whether a name is a ranking rather than a model."""
     return name == "bm25" or Path(name).is_file() or is_an_index(name)

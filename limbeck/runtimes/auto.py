@@ -21,7 +21,7 @@ from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
 from limbeck.processor import processor_name
 from limbeck.progress import say
-from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, measured_source, texts_to_run
+from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, measured_source, size_of_job
 from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.job_size import LONG
 from limbeck.runtimes.measure import Measured, measure
@@ -99,7 +99,7 @@ def use_default(matcher: Matcher, single: bool) -> Matcher:
         return matcher
     choice = remembered(matcher, None, runtimes)
     can_remember = cache_directory("runtimes") is not None
-    if choice is None and not single and can_remember and texts_to_run() >= LONG:
+    if choice is None and not single and can_remember and size_of_job(matcher) >= LONG:
         choice = choose(matcher, sample_at_hand(), [torch.get_num_threads()], runtimes)
     if choice is None:
         return matcher

@@ -51,17 +51,17 @@ def installed_runtimes() -> list[str]:
     return [name for name in RUNTIMES if missing_package(name) is None]
 
 
-Texts = Callable[[], int]
-_job: ContextVar[tuple[str | None, Texts]] = ContextVar("limbeck_job", default=(None, lambda: 0))
+Size = Callable[["Matcher"], int]  # how many texts or pairs a matcher will run, as far as that is known
+_job: ContextVar[tuple[str | None, Size]] = ContextVar("limbeck_job", default=(None, lambda _: 0))
 _asked: ContextVar[bool] = ContextVar("limbeck_runtime_asked", default=False)
 
 
 @contextmanager
-def measuring_on(source: object, texts: Texts = lambda: 0) -> Iterator[None]:
-    """Let models measure on texts of this data set inside the block; what is not the name of one is ignored. `texts`
-    says how many texts or pairs will run, at least.
+def measuring_on(source: object, size: Size = lambda _: 0) -> Iterator[None]:
+    """Let models measure on texts of this data set inside the block; what is not the name of one is ignored. `size`
+    says how many texts or pairs a matcher will run.
     """
-    token = _job.set((str(source) if isinstance(source, str | Path) else None, texts))
+    token = _job.set((str(source) if isinstance(source, str | Path) else None, size))
     try:
         yield
     finally:
@@ -73,10 +73,10 @@ def measured_source() -> str | None:
     return _job.get()[0]
 
 
-def texts_to_run() -> int:
-    """How many texts or pairs will run, as far as that is known."""
+def size_of_job(matcher: Matcher) -> int:
+    """How many texts or pairs a matcher will run, as far as that is known."""
     try:
-        return _job.get()[1]()
+        return _job.get()[1](matcher)
     except (LimbeckError, OSError):  # the command itself will say what is wrong with its data
         return 0
 

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import limbeck as lb
+from limbeck.data.records import count_records
 from limbeck.matchers import build, matcher_config
 from limbeck.runtimes import auto
 from limbeck.runtimes.auto import Choice
 from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, missing_package
-from limbeck.runtimes.job_size import listed_in, passages_in, ranked_in
+from limbeck.runtimes.job_size import annotated_in, evaluated_in, listed_in, passages_in
 from limbeck.runtimes.measure import Measured
 from limbeck.search.index import SearchIndex
 from limbeck.stores import ScoreStore
@@ -178,7 +181,9 @@ def test_a_long_job_measures_float32_runtimes_once_by_default(limbeck, models, b
     assert limbeck("index", model, beir, "--out", out).code == 0
     assert watched.asked == [(str(beir), float32)] and watched.used[-1] == "onnx"
     assert SearchIndex.open(out).manifest.dense.computed is None  # torch may add to it
-    assert limbeck("evaluate", model, beir, "--depth", "3").code == 0  # 18 pairs, but the choice is known
+    assert (
+        limbeck("evaluate", model, beir, "--task", "rerank", "--depth", "3").code == 0
+    )  # short, but the choice is known
     assert len(watched.asked) == 1 and watched.used[-1] == "onnx"
     assert limbeck("evaluate", model, beir, "--runtime", "auto").code == 0
     assert watched.asked[1:] == [(str(beir), installed_runtimes())]  # 8 bits were not measured yet
@@ -202,15 +207,62 @@ def test_one_query_runs_in_torch_and_many_in_what_is_known(limbeck, models, beir
     assert lb.open_index(out, runtime="torch").dense.matcher.runtime == "torch"
 
 
-def test_a_job_is_as_long_as_what_it_runs(beir, tmp_path):
+def write_list(path: Path, count: int) -> Path:
+    path.write_text("text_a,text_b,label\n" + "copy a file,sort a list,1\n" * count)
+    return path
+
+
+def test_a_job_of_a_cross_encoder_is_as_long_as_its_pairs(models, beir, tmp_path):
+    cross = lb.load(models["cross_encoder"])
+    sizes = [evaluated_in(cross, beir, "dev", 5), evaluated_in(cross, beir, "dev", 100, limit=2)]
+    assert sizes == [30, 120]  # 6 queries, 5 candidates each; 2 queries, all 60 documents
+    assert evaluated_in(cross, beir, "no such split", 5) == 0
+    assert listed_in(cross, None, beir, beir) == 60 * 60  # every left text with every right one
+    pairs = write_list(tmp_path / "pairs.csv", 400)
+    assert listed_in(cross, pairs) == 400
+    assert evaluated_in(cross, pairs, "train", 100, limit=7) == 7
+
+
+def test_a_job_of_a_dual_encoder_is_as_long_as_its_texts(models, beir, tmp_path):
+    dual = lb.load(models["dual_encoder"])
     assert passages_in(beir) == 60
-    assert (ranked_in(beir, "dev", 5), ranked_in(beir, "all", 1), ranked_in(beir, "dev", 5, limit=2)) == (30, 30, 10)
-    assert ranked_in(beir, "train", 100) == 60  # each document is encoded once
-    assert ranked_in(beir, "no such split", 5) == 0
-    pairs = tmp_path / "pairs.csv"
-    pairs.write_text("text_a,text_b,label\n" + "copy a file,sort a list,1\n" * 400)
-    assert listed_in(pairs, None, "pydocs") == 10  # 10,420 bytes
-    assert ranked_in(pairs, "train", 100, limit=7) == 7
+    assert evaluated_in(dual, beir, "dev", 5) == 6 + 30
+    assert evaluated_in(dual, beir, "dev", 100) == 6 + 60  # each document is encoded once
+    assert evaluated_in(dual, beir, "dev", 5, whole=True) == 6 + 60
+    assert listed_in(dual, None, beir, beir) == 60 + 60
+    pairs = write_list(tmp_path / "pairs.csv", 400)
+    assert listed_in(dual, pairs) == 2
+    assert listed_in(dual, pairs, beir, beir) == 120
+    assert evaluated_in(dual, pairs, "train", 100) == 2
+
+
+def test_annotating_is_as_long_as_all_its_pairs(beir, tmp_path):
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"_id": "q", "text": "copy the file"}\n{"_id": "p", "text": "sort a list"}\n')
+    assert annotated_in(beir, "dev", 5) == 30 and annotated_in(beir, "all", 5) == 150
+    assert annotated_in(beir, "dev", 100, queries) == (6 + 2) * 60
+
+
+def test_rows_of_every_kind_of_file_are_counted(tmp_path):
+    columns = {"text_a": ["copy a file"] * 9, "text_b": ["sort a list"] * 9}
+    pq.write_table(pa.table(columns), tmp_path / "pairs.parquet", compression="zstd")
+    rows = '{"text_a": "copy a file", "text_b": "sort a list"}\n' * 9
+    (tmp_path / "pairs.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
+    (tmp_path / "pairs.jsonl").write_text(rows.rstrip("\n"))
+    write_list(tmp_path / "pairs.csv", 9)
+    names = ("pairs.parquet", "pairs.jsonl.gz", "pairs.jsonl", "pairs.csv")
+    assert [count_records(tmp_path / name) for name in names] == [9] * 4
+
+
+def test_a_command_counts_what_its_model_runs(limbeck, models, beir, tmp_path, watched, monkeypatch):
+    dual, cross = models["dual_encoder"], models["cross_encoder"]
+    monkeypatch.setattr(auto, "LONG", 60)
+    assert limbeck("evaluate", dual, beir, "--split", "dev", "--task", "rerank", "--depth", "3").code == 0
+    assert limbeck("annotate", cross, beir, "--split", "dev", "--depth", "3", "--out", tmp_path / "few").code == 0
+    assert watched.asked == []
+    assert limbeck("annotate", cross, beir, "--split", "dev", "--depth", "10", "--out", tmp_path / "many").code == 0
+    assert limbeck("evaluate", dual, beir, "--split", "dev", "--depth", "3").code == 0  # it searches 60 documents
+    assert len(watched.asked) == 2
 
 
 def test_what_eight_bits_cost_is_printed_with_a_verdict(limbeck, models, beir, tmp_path):
