@@ -270,8 +270,8 @@ def index(
 ) -> SearchIndex:
     """Index passages with a dual encoder's vectors and with BM25, as `limbeck index` does, and open the index.
 
-    `data` is a data set, a file, texts by their ids, or records. With `dense=False` the model is None. An open index
-    has `search`, `get`, `add` and `delete`.
+    `data` is a data set, a file, texts by their ids, or records. With `dense=False` the model is None. A model in
+    memory stays in the `runtime` that you ask for. An open index has `search`, `get`, `add` and `delete`.
 
     >>> import limbeck as lb
     >>> index = lb.index("runs/mine", {"d1": "copy one file to a folder", "d2": "sort a list"}, "my-index")
@@ -289,8 +289,9 @@ def index(
         trust(str(store))
     source = data if isinstance(data, str | Path | Passages) else Passages.of(data)
     with _running(device, progress, runtime, data, lambda _: passages_in(source)):
+        encoder = _asked_model(model, runtime)
         return build_index(
-            model, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
+            encoder, source, out, kind, language, k1, b, window, stride, dense, sparse, store, seed, expansions
         )
 
 
@@ -305,8 +306,9 @@ def open_index(
     """Open an index that `index` or `limbeck index` wrote.
 
     Its model is loaded with the first query that needs it. Give another `model`, a folder or one that is in memory, to
-    encode queries: a student that keeps the document tower of the index's model (`student.document`). `milvus` is the
-    address of the server that holds the index's vectors, if you trust it.
+    encode queries: a student that keeps the document tower of the index's model (`student.document`). A model in memory
+    stays in the `runtime` that you ask for. `milvus` is the address of the server that holds the index's vectors, if
+    you trust it.
 
     >>> import limbeck as lb
     >>> index = lb.open_index("my-index")
@@ -323,6 +325,8 @@ def open_index(
             from limbeck.matchers import load
 
             model = load(model)
+        else:
+            model = _asked_model(model, runtime)
         found = SearchIndex.open(Path(path).expanduser(), model)
         if device is not None and found.manifest.dense is not None:
             _ = found.dense.matcher  # loads it there
@@ -505,7 +509,12 @@ def export(
     from limbeck.runtimes.gate import LOSS, Gate
     from limbeck.runtimes.sample import Sample, sample_of
 
-    asked = Gate(loss=LOSS if max_loss is None else max_loss) if gate is None else Gate(gate, max_loss)
+    for name, value in (("gate", gate), ("max_loss", max_loss)):
+        if value is not None and not int8:
+            raise LimbeckError(f"{name} requires int8; leave it out")
+    if gate is not None and max_loss is not None:
+        raise LimbeckError("gate and max_loss are two limits of one gate; leave one of them out")
+    asked = Gate(loss=LOSS if max_loss is None else max_loss) if gate is None else Gate(gate, None)
 
     def read_sample() -> Sample:
         sample = sample_of(_text(data))
@@ -553,6 +562,13 @@ def _path(name: str | Path | None) -> Path | None:
 
 def _text(name: str | Path | None) -> str | None:
     return None if name is None else str(name)
+
+
+def _asked_model(model: Any, runtime: str | None) -> Any:
+    """A model in memory in the runtime that was asked for; it stays in it. A name is returned as it is."""
+    from limbeck.matchers.after_loading import finished
+
+    return model if runtime is None or model is None or isinstance(model, str | Path) else finished(model)
 
 
 @contextmanager

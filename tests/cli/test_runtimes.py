@@ -99,6 +99,20 @@ def test_an_index_of_calibrated_vectors_can_be_searched_but_not_grow(limbeck, mo
     assert_one_line_about(refused, "calibrated on the texts that it was built from", "build the index again")
 
 
+def test_a_model_in_memory_runs_in_the_runtime_that_is_asked_for(models, tmp_path):
+    texts = {"a": "copy a file", "b": "sort a list"}
+    matcher = lb.load(models["dual_encoder"])
+    index = lb.index(matcher, texts, tmp_path / "rounded", runtime="int8")
+    assert matcher.runtime == "int8" and index.manifest.dense.computed["runtime"] == "int8"
+    index.add({"c": "move a file"})  # the same model, in the same runtime
+    other = lb.load(models["dual_encoder"])
+    lb.index(other, texts, tmp_path / "plain")
+    assert other.runtime == "torch"
+    assert lb.open_index(tmp_path / "plain", model=other, runtime="int8").dense.matcher.runtime == "int8"
+    lb.open_index(tmp_path / "plain", model=other)
+    assert other.runtime == "int8"  # nobody asked for another
+
+
 def test_teacher_scores_of_eight_bits_are_not_mixed_with_others(limbeck, models, beir, tmp_path):
     command = ("annotate", models["cross_encoder"], beir, "--depth", "3", "--out")
     assert limbeck(*command, tmp_path / "plain").code == 0
@@ -181,9 +195,7 @@ def test_a_long_job_measures_float32_runtimes_once_by_default(limbeck, models, b
     assert limbeck("index", model, beir, "--out", out).code == 0
     assert watched.asked == [(str(beir), float32)] and watched.used[-1] == "onnx"
     assert SearchIndex.open(out).manifest.dense.computed is None  # torch may add to it
-    assert (
-        limbeck("evaluate", model, beir, "--task", "rerank", "--depth", "3").code == 0
-    )  # short, but the choice is known
+    assert limbeck("evaluate", model, beir, "--depth", "3").code == 0  # the choice is known
     assert len(watched.asked) == 1 and watched.used[-1] == "onnx"
     assert limbeck("evaluate", model, beir, "--runtime", "auto").code == 0
     assert watched.asked[1:] == [(str(beir), installed_runtimes())]  # 8 bits were not measured yet
