@@ -17,6 +17,7 @@ from limbeck.file_list import NAME, read_list, require_as_listed
 
 Part = tuple[str, Path]  # a module's class and its folder
 
+EXPORT = "limbeck-export.json"  # in a folder that `limbeck export` wrote
 OWN_CONFIG = "limbeck.json"  # configuration of kinds that sentence-transformers does not have
 SAVE_AGAIN = "download or copy the folder again, or save the model again"
 CONVERT = (
@@ -63,6 +64,9 @@ MOST = 1000  # layers or heads; a library would build any number
 def check_folder(folder: str | Path) -> None:
     """Refuse a folder that names code, has pickled weights or is incomplete."""
     folder = Path(folder)
+    if (folder / EXPORT).is_file():
+        remedy = "open it with limbeck.runtimes.exported.Exported.load, or give the model that it was made from"
+        raise bad_input(folder, "was written by `limbeck export`, to run without torch", remedy)
     _check_list(folder)
     check_settings(folder)
     for kind, place in parts(folder):

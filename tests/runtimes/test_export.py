@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, load, matcher_config
 from limbeck.runtimes.export import export_model
@@ -133,6 +134,21 @@ def test_another_version_and_another_folder_are_named(model, exported):
         LimbeckError, match="contains no limbeck-export.json; give a folder that `limbeck export` wrote"
     ):
         Exported.load(model)
+
+
+def test_loading_it_as_a_model_names_what_opens_it(exported):
+    for use in (load, lambda folder: build(matcher_config(start=str(folder))), lambda folder: lb.export(folder, "new")):
+        with pytest.raises(LimbeckError, match=r"export: was written by `limbeck export`.*exported\.Exported\.load"):
+            use(exported)
+
+
+def test_limits_of_a_gate_without_a_gate_are_refused(model, tmp_path):
+    for limit in ({"gate": 0.9}, {"max_loss": 0.1}):
+        with pytest.raises(LimbeckError, match=f"{next(iter(limit))} requires int8; leave it out"):
+            lb.export(model, tmp_path / "new", **limit)
+    with pytest.raises(LimbeckError, match="gate and max_loss are two limits of one gate; leave one of them out"):
+        lb.export(model, tmp_path / "new", int8=True, gate=0.9, max_loss=0.1)
+    assert not (tmp_path / "new").exists()
 
 
 LENGTHS = {"query_length": 9, "document_length": 24}
