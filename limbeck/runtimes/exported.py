@@ -22,12 +22,13 @@ from tokenizers import Tokenizer
 from limbeck.errors import LimbeckError, bad_input, first_line
 from limbeck.file_list import read_list, require_as_listed
 from limbeck.files import read_json
+from limbeck.matchers.folder_checks import EXPORT
 from limbeck.runtimes.exported_route import Encoder, GraphEncoder, Route, TableEncoder
 from limbeck.runtimes.sessions import open_session
 from limbeck.runtimes.tail import STEPS, Step
 
 FORMAT = 2
-FACTS, TAIL, GRAPH, TOKENIZER = "limbeck-export.json", "limbeck-tail.safetensors", "onnx/model.onnx", "tokenizer.json"
+FACTS, TAIL, GRAPH, TOKENIZER = EXPORT, "limbeck-tail.safetensors", "onnx/model.onnx", "tokenizer.json"
 REMEDY = "export the model again"
 PAIR = "pair"  # the route of a model that reads both texts together
 Compare = Callable[[np.ndarray, np.ndarray], Any]
@@ -137,7 +138,7 @@ def _route(
 ) -> Route:
     encoder, tokenizer = made[told["encoder"]]
     own = {name: value for name, value in told.items() if name not in ("encoder", "steps")}
-    return Route(encoder, tokenizer, **own, steps=_steps(side, told["steps"], weights))
+    return Route(encoder, Tokenizer.from_str(tokenizer.to_str()), **own, steps=_steps(side, told["steps"], weights))
 
 
 def _steps(side: str, listed: list[dict[str, Any]], weights: dict[str, np.ndarray]) -> list[Step]:

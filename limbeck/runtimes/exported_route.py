@@ -60,7 +60,10 @@ class TableEncoder:
 
 @dataclass(frozen=True)
 class Route:
-    """How texts are read: what stands before them, how many tokens count, and what is done with their states."""
+    """How texts are read: what stands before them, how many tokens count, and what is done with their states.
+
+    The tokenizer is the route's own, because it is set to cut at the route's length. Several threads may use a route.
+    """
 
     encoder: Encoder
     tokenizer: Tokenizer
@@ -72,6 +75,12 @@ class Route:
     skip: list[int] = field(default_factory=list)  # tokens that are left out at the end
     steps: list[Step] = field(default_factory=list)
     whole: bool = False  # the graph has the classifier: its outputs are scores
+
+    def __post_init__(self) -> None:
+        if self.longest is None:
+            self.tokenizer.no_truncation()
+        else:
+            self.tokenizer.enable_truncation(self.longest, direction=self.cut_from)  # the longest of a pair first
 
     def outputs(self, texts: Sequence[Any], batch_size: int) -> list[np.ndarray]:
         """What the steps make of each text, or of each pair of texts."""
@@ -86,10 +95,6 @@ class Route:
 
     def tokens(self, texts: Sequence[Any]) -> list[Tokens]:
         """The tokens of texts, or of pairs, cut to their length."""
-        if self.longest is None:
-            self.tokenizer.no_truncation()
-        else:
-            self.tokenizer.enable_truncation(self.longest, direction=self.cut_from)  # the longest of a pair first
         given = [self.prompt + text if isinstance(text, str) else text for text in texts]
         found = self.tokenizer.encode_batch(given, add_special_tokens=self.marks)
         return [self._filled(each.ids, each.type_ids) for each in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from limbeck.runtimes.choice import PACKAGES, require_runtime
 
 
 class Session(Protocol):
-    """A graph in a runtime, on a number of threads."""
+    """A graph in a runtime, on a number of threads. Several threads may call `run`."""
 
     names: list[str]  # of its inputs
 
@@ -53,10 +54,12 @@ class OpenVinoSession:
         self._request = core.compile_model(core.read_model(graph), "CPU", settings).create_infer_request()
         self.names = [each.any_name for each in self._request.model_inputs]
         self._outputs = len(self._request.model_outputs)
+        self._one_at_a_time = Lock()  # a second thread would be refused, or read the outputs of the first
 
     def run(self, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        self._request.infer({name: given[name] for name in self.names})
-        return [np.array(self._request.get_output_tensor(at).data) for at in range(self._outputs)]
+        with self._one_at_a_time:
+            self._request.infer({name: given[name] for name in self.names})
+            return [np.array(self._request.get_output_tensor(at).data) for at in range(self._outputs)]
 
 
 def open_session(runtime: str, graph: bytes, threads: int, option: str = "--runtime") -> Session:
