@@ -16,23 +16,19 @@ def _use(context: typer.Context, name: str | None) -> str | None:
     return name
 
 
-def _run_in(single: bool) -> Callable[[typer.Context, str | None], str | None]:
+def _run_in(context: typer.Context, name: str | None) -> str | None:
     """Run models in this runtime until the command ends. The value needs no further handling."""
+    from limbeck.runtimes.choice import using_runtime
 
-    def use(context: typer.Context, name: str | None) -> str | None:
-        from limbeck.runtimes.choice import using_runtime
-
-        context.with_resource(using_runtime(name, single))
-        return name
-
-    return use
+    context.with_resource(using_runtime(name))
+    return name
 
 
-def _runtime(single: bool) -> Any:
+def _runtime(callback: Callable[[typer.Context, str | None], str | None] | None) -> Any:
     return typer.Option(
         None,
         "--runtime",
-        callback=_run_in(single),
+        callback=callback,
         help="What runs transformers: torch, onnx, openvino, int8, openvino-int8, or auto: the fastest that keeps the "
         "quality here. By default the fastest float32 one if it was measured, or if the job is long; otherwise torch.",
     )
@@ -53,7 +49,8 @@ REPORT_TO: Any = typer.Option(
     help="Show losses and dev measures in tensorboard, wandb, mlflow or trackio while it trains. May be repeated.",
 )
 
-RUNTIME, SINGLE_RUNTIME = _runtime(False), _runtime(True)
+RUNTIME = _runtime(_run_in)
+LATER_RUNTIME = _runtime(None)  # the command itself enters it
 
 DEVICE: Any = typer.Option(
     None,

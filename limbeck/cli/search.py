@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from limbeck.cli.options import DEVICE, SINGLE_RUNTIME
+from limbeck.cli.options import DEVICE, LATER_RUNTIME
 
 if TYPE_CHECKING:
     from limbeck.search.index import SearchIndex
@@ -22,6 +22,7 @@ RUN_DEPTH = 1000
 def register(app: typer.Typer) -> None:
     @app.command()
     def search(
+        context: typer.Context,
         index: Path = typer.Argument(help="Folder that `limbeck index` wrote."),
         query: list[str] = typer.Argument(
             None, help="The query; without it, a prompt (or one query per line from a pipe)."
@@ -50,12 +51,16 @@ def register(app: typer.Typer) -> None:
         ),
         milvus: str = typer.Option(None, help="Address of the Milvus with the index's vectors, if you trust it."),
         device: str = DEVICE,
-        runtime: str = SINGLE_RUNTIME,
+        runtime: str = LATER_RUNTIME,
         as_json: bool = typer.Option(False, "--json", help="Print JSON."),
     ) -> None:
         """Search an index. Shows passages, their scores, and whether dense or sparse search found them."""
         from limbeck.cli.early import require_index
+        from limbeck.runtimes.choice import measuring_on, using_runtime
 
+        alone = "torch" if query and runtime is None else runtime  # opening another takes longer than one query
+        context.with_resource(using_runtime(alone, single=queries is None or timings))
+        context.with_resource(measuring_on(queries, lambda _: _count(queries)))
         require_index(index)
         from limbeck.files import require_writable
 
@@ -74,9 +79,8 @@ def register(app: typer.Typer) -> None:
         if queries is not None and explain:
             raise LimbeckError("--explain requires a single query; leave --queries out")
         refuse_overwriting(run, queries, index)
-        alone = "torch" if query and runtime is None else None  # opening another runtime takes longer than one query
         with reporting(reporter()):
-            opened = api.open_index(index, model=encoder, milvus=milvus, runtime=alone)
+            opened = api.open_index(index, model=encoder, milvus=milvus)
             opened.check(mode, fusion, alpha)
             opened.allowed(where)
             if queries is not None:
@@ -94,6 +98,12 @@ def register(app: typer.Typer) -> None:
                 show(opened.search(text, k or 10, explain=explain, **options))
             except LimbeckError as error:
                 print(f"limbeck: {error}", file=sys.stderr)
+
+
+def _count(queries: Path) -> int:
+    from limbeck.runtimes.job_size import queries_in
+
+    return queries_in(queries)
 
 
 def _asked() -> Iterator[str]:

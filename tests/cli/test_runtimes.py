@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,15 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import limbeck as lb
 from limbeck.data.records import count_records
 from limbeck.matchers import build, matcher_config
-from limbeck.runtimes import auto
+from limbeck.runtimes import auto, compiled, sessions
 from limbeck.runtimes.auto import Choice
 from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, missing_package
 from limbeck.runtimes.job_size import annotated_in, evaluated_in, listed_in, passages_in
 from limbeck.runtimes.measure import Measured
+from limbeck.scoring.plan import JOB
 from limbeck.search.index import SearchIndex
 from limbeck.stores import ScoreStore
 from tests.cli.test_cli import assert_one_line_about
@@ -36,6 +39,11 @@ def models(tiny_bert: str, tmp_path: Path) -> dict[str, Path]:
     for kind in ("dual_encoder", "cross_encoder"):
         build(matcher_config(kind=kind, **lengths)).save_pretrained(tmp_path / kind)
     return {kind: tmp_path / kind for kind in ("dual_encoder", "cross_encoder")}
+
+
+def write_list(path: Path, count: int) -> Path:
+    path.write_text("text_a,text_b,label\n" + "copy a file,sort a list,1\n" * count)
+    return path
 
 
 def test_the_table_has_every_runtime_and_the_choice(limbeck, models, beir):
@@ -143,6 +151,36 @@ def test_pairs_are_scored_in_a_runtime_by_workers(limbeck, models, tmp_path):
     assert_one_line_about(refused, "contains another job", "choose another --out")
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_pairs_are_scored_in_what_is_fastest_on_one_thread_as_workers_have_one(models, tmp_path, monkeypatch):
+    measured, opened = [], []
+
+    def measure(matcher, sample, threads, runtimes):
+        measured.append((matcher.kind, threads))
+        return [Measured(name, threads[-1], 1.0, 30.0 if name == "onnx" else 10.0, 1.0) for name in runtimes]
+
+    def open_session(runtime, graph, threads):
+        opened.append(threads)
+        return sessions.open_session(runtime, graph, threads)
+
+    monkeypatch.setattr(auto, "measure", measure)
+    monkeypatch.setattr(compiled, "open_session", open_session)
+    pairs = write_list(tmp_path / "pairs.csv", 3)
+    done = lb.score(models["cross_encoder"], pairs, tmp_path / "cross", workers=1, runtime="auto")
+    assert measured == [("cross_encoder", [1])] and json.loads((done.folder / JOB).read_text())["runtime"] == "onnx"
+    assert opened == [1, 1]  # here, and in the worker
+    lb.score(models["dual_encoder"], pairs, tmp_path / "dual", workers=1, runtime="auto")
+    assert measured[1:] == [("dual_encoder", [2])]  # texts are encoded on all threads
+
+
 class Watched(NamedTuple):
     asked: list[tuple[str, list[str]]]  # the data and the runtimes of each measurement
     used: list[str]  # the runtimes that models were put in
@@ -212,6 +250,8 @@ def test_one_query_runs_in_torch_and_many_in_what_is_known(limbeck, models, beir
     assert watched.used == []  # another runtime takes longer to open than a query takes
     assert limbeck("search", out, "--queries", queries, "--run", tmp_path / "run.trec").code == 0
     assert watched.used == ["onnx"]  # 8 bits are faster, and only for those who ask
+    assert limbeck("search", out, "--queries", queries, "--timings").code == 0
+    assert watched.used == ["onnx", "onnx"]
     index = lb.open_index(out)
     exact = lb.load(models["dual_encoder"]).encode_query("copy the file")
     assert np.abs(index.dense.matcher.encode_query("copy the file") - exact).max() < 1e-4
@@ -219,9 +259,18 @@ def test_one_query_runs_in_torch_and_many_in_what_is_known(limbeck, models, beir
     assert lb.open_index(out, runtime="torch").dense.matcher.runtime == "torch"
 
 
-def write_list(path: Path, count: int) -> Path:
-    path.write_text("text_a,text_b,label\n" + "copy a file,sort a list,1\n" * count)
-    return path
+def test_a_file_of_queries_runs_in_the_best_for_batches_and_single_ones_in_theirs(
+    limbeck, models, beir, tmp_path, watched
+):
+    out, queries = tmp_path / "index", tmp_path / "queries.jsonl"
+    queries.write_text('{"_id": "q", "text": "copy the file"}\n')
+    assert limbeck("index", models["dual_encoder"], beir, "--out", out).code == 0
+    command = ("search", out, "--queries", queries, "--runtime", "auto")
+    assert limbeck(*command, "--run", tmp_path / "run.trec").code == 0
+    assert watched.used[-1] == "onnx"  # measured on these queries, and the fastest in batches
+    assert watched.asked == [(str(queries), installed_runtimes())]
+    assert limbeck(*command, "--timings").code == 0
+    assert watched.used[-1] == "int8" and len(watched.asked) == 1
 
 
 def test_a_job_of_a_cross_encoder_is_as_long_as_its_pairs(models, beir, tmp_path):
