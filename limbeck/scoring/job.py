@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from limbeck.errors import LimbeckError, bad_input
 from limbeck.files import alone_in, digest, make_directory, naming_disk_errors, write_atomically, write_json
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
+from limbeck.matchers.after_loading import after_loading, asked_finish
 from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.device import chosen_device
 from limbeck.matchers.encoding_matcher import EncodingMatcher, encodes_apart
@@ -40,7 +42,7 @@ from limbeck.scoring.heads import require_head, save_head
 from limbeck.scoring.inputs import changed, content_of, note_times, state_of, times_of
 from limbeck.scoring.parts import clear_remains, forget_parts, missing_parts
 from limbeck.scoring.plan import DONE, ENCODINGS, HEAD, PARTS, SCORES, WORK, Asked, Plan
-from limbeck.scoring.scorer import TRIED, choose_head
+from limbeck.scoring.scorer import TRIED, choose_head, one_thread
 from limbeck.scoring.source import Source, Wanted, prepare_source
 from limbeck.scoring.whole_model import SHARD as WHOLE_SHARD
 from limbeck.scoring.whole_model import warn_of_time
@@ -90,7 +92,7 @@ def score_pairs(
     folder = Path(out).expanduser()
     if folder.exists() and not folder.is_dir():
         raise LimbeckError(f"{folder}: is a file; give --out a folder for the scores")
-    matcher = load_matcher(model)
+    matcher = _loaded(model)
     require_head(matcher, head)
     if top_k is not None and matcher.outputs > 1:
         problem = f"--top-k: the model gives {matcher.outputs} scores per pair, so there is no single score to sort by"
@@ -132,6 +134,18 @@ def score_pairs(
         done = Done(folder, plan.pairs, todo, encoded, time.monotonic() - began, size)
         write_json(folder / DONE, {"pairs": plan.pairs, "shards": plan.shards, "bytes": size})
         return done
+
+
+def _loaded(model: str) -> Matcher:
+    """The model. If workers will load it too, its runtime is chosen by what one thread does, because each has one."""
+    asked = asked_finish()
+
+    def finish(matcher: Matcher) -> Matcher:
+        with nullcontext() if encodes_apart(matcher) else one_thread():
+            return asked(matcher) if asked is not None else matcher
+
+    with after_loading(finish):
+        return load_matcher(model)
 
 
 def _wanted(pairs: str | Path | None, left: str | None, right: str | None, columns: str | None) -> Wanted:

@@ -21,6 +21,7 @@ from limbeck.scoring.inputs import require_same_times
 from limbeck.scoring.list_columns import rows_of
 from limbeck.scoring.parts import write_part
 from limbeck.scoring.plan import HEAD, WORK, Plan
+from limbeck.scoring.scorer import one_thread
 from limbeck.scoring.source import Wanted, mapped_rows, open_source
 from limbeck.stores import EncodingStore
 
@@ -76,7 +77,7 @@ class Worker:
         from limbeck.matchers import load
         from limbeck.scoring.whole_model import WholeModel
 
-        with measuring_on(self.plan.list_file), using_runtime(self.plan.runtime):  # calibrated as in the driver
+        with one_thread(), measuring_on(self.plan.list_file), using_runtime(self.plan.runtime):  # as in the driver
             matcher = load(self.plan.model, device=self.device)
         if model_identity(matcher, self.plan.model) != self.plan.identity:
             raise LimbeckError(f"{self.plan.model}: the model changed while pairs were scored; choose another --out")
