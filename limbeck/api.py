@@ -370,7 +370,8 @@ def score(
     from limbeck.scoring.engine import engine_named
     from limbeck.scoring.job import score_pairs
 
-    with _running(device, progress, runtime, pairs, lambda matcher: listed_in(matcher, pairs, left, right)):
+    texts = pairs if right is None else right  # a list of ids has no texts of its own
+    with _running(device, progress, runtime, texts, lambda matcher: listed_in(matcher, pairs, left, right)):
         where = engine_named(engine, workers, address)
         return score_pairs(
             str(model), pairs, out, where, _text(left), _text(right), top_k, shard, dtype, store, head, columns

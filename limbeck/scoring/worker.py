@@ -77,7 +77,8 @@ class Worker:
         from limbeck.matchers import load
         from limbeck.scoring.whole_model import WholeModel
 
-        with one_thread(), measuring_on(self.plan.list_file), using_runtime(self.plan.runtime):  # as in the driver
+        texts = self.plan.right or self.plan.list_file
+        with one_thread(), measuring_on(texts), using_runtime(self.plan.runtime):  # as in the driver
             matcher = load(self.plan.model, device=self.device)
         if model_identity(matcher, self.plan.model) != self.plan.identity:
             raise LimbeckError(f"{self.plan.model}: the model changed while pairs were scored; choose another --out")
