@@ -15,6 +15,7 @@ from limbeck.errors import LimbeckError
 from limbeck.file_list import NAME as MANIFEST
 from limbeck.matchers import ColBERT, DualEncoder, build, load, matcher_config
 from limbeck.matchers.base import TextBatch
+from limbeck.matchers.splitting import USUAL
 from tests.matchers.test_folders import DOCUMENTS, PAIRS, QUERIES, disturb, same
 
 
@@ -166,6 +167,23 @@ def test_one_text_has_its_own_token_vectors(tiny_bert):
     assert np.array_equal(matcher.encode_document("copy a file"), listed)
     with pytest.raises(LimbeckError, match="put it in a list"):
         matcher.encode("one text", 0)
+
+
+def test_texts_of_like_length_are_encoded_together_with_a_limit_on_tokens(tiny_bert, monkeypatch):
+    matcher = disturb(build(spec(tiny_bert, dim=8)))
+    texts = ["copy, a file " * (1 + number * 7 % 9) for number in range(700)]  # more than a block
+    theirs = matcher.tower.model.encode_document(texts, convert_to_numpy=True)
+    alone = matcher.tower.model.encode_query(texts, convert_to_numpy=True)
+    shapes = []
+    forward = matcher.tower.model.forward
+    watched = lambda features, **rest: shapes.append(features["input_ids"].shape) or forward(features, **rest)  # noqa: E731
+    monkeypatch.setattr(matcher.tower.model, "forward", watched)
+    ours = matcher.encode_document(texts, batch_size=2)
+    assert ours.lengths.tolist() == list(map(len, theirs))
+    assert np.abs(ours.vectors - np.concatenate(theirs)).max() < 1e-6
+    assert all(rows * width <= 2 * USUAL for rows, width in shapes) and len({width for _, width in shapes}) > 3
+    assert sum(rows for rows, _ in shapes) == 700
+    assert np.abs(matcher.encode_query(texts).vectors - np.concatenate(alone)).max() < 1e-6
 
 
 def test_nothing_encoded_is_nothing(tiny_bert):
