@@ -35,7 +35,8 @@ def claim(folder: Path, asked: Asked) -> Plan | None:
         _begin(folder, asked)
         return None
     plan = Plan.read(folder)
-    names = {"identity": "the model", "source": "the list of pairs", "asked": "head"}
+    model = "the model" if plan.runtime == asked.runtime else f"the model or --runtime, which was {plan.runtime},"
+    names = {"identity": model, "source": "the list of pairs", "asked": "head"}
     for key in ("identity", "source", "top_k", "dtype", "store", "columns", "asked"):
         if getattr(plan, key) != getattr(asked, key):
             problem = f"contains another job ({names.get(key, key)} differs)"

@@ -29,11 +29,26 @@ if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
 
 
-def model_identity(matcher: Matcher, model: str) -> str:
-    """The key of a job: the model's weights and configuration, and its calibration."""
+def model_identity(matcher: Matcher, model: str, computed: dict[str, Any] | None = None) -> str:
+    """The key of a job: the model's weights and configuration, its calibration, and what rounds its outputs: as it is,
+    or as `computed`.
+    """
     from limbeck.matchers.names import model_folder  # not at the top: most workers load no model
 
-    return digest(str(matcher.identity()), repr(Calibration.load(model_folder(model))))
+    identity = matcher.identity() | ({"computed": computed} if computed else {})
+    return digest(str(identity), repr(Calibration.load(model_folder(model))))
+
+
+def why_another(matcher: Matcher, plan: Plan) -> str:
+    """Why a worker's model is not the one of the job."""
+    computed = matcher.computed
+    if "bits" in computed:
+        for bits in {7, 8} - {computed["bits"]}:
+            if model_identity(matcher, plan.model, {**computed, "bits": bits}) == plan.identity:
+                problem = f"{plan.runtime} rounds weights to {computed['bits']} bits on this processor"
+                remedy = "use workers of one kind, or start again with --runtime onnx and another --out"
+                return f"{problem}, and to {bits} bits where the job was started; {remedy}"
+    return "the model changed while pairs were scored; choose another --out"
 
 
 def store_rows(folder: Path, rows: np.ndarray) -> np.ndarray:
@@ -81,7 +96,7 @@ class Worker:
         with one_thread(), measuring_on(texts), using_runtime(self.plan.runtime):  # as in the driver
             matcher = load(self.plan.model, device=self.device)
         if model_identity(matcher, self.plan.model) != self.plan.identity:
-            raise LimbeckError(f"{self.plan.model}: the model changed while pairs were scored; choose another --out")
+            raise LimbeckError(f"{self.plan.model}: {why_another(matcher, self.plan)}")
         return WholeModel(matcher, self.source.tables).score
 
     @cached_property

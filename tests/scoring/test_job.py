@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import limbeck.matchers.pair_scorer as pair_scorer
+from limbeck import processor
 from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers import DiPair, build, load, matcher_config
@@ -27,6 +28,7 @@ from limbeck.matchers.calibration import Calibration
 from limbeck.matchers.encoding import InMemory
 from limbeck.matchers.interactions import Dot, MaxSim
 from limbeck.progress import reporting
+from limbeck.runtimes.choice import using_runtime
 from limbeck.scoring import job as job_module
 from limbeck.scoring import local
 from limbeck.scoring import scorer as scorer_module
@@ -806,6 +808,23 @@ def test_another_cut_of_a_job_that_was_begun_is_refused(model, texts, listed, tm
     score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=50, top_k=2)  # cut at whole left texts
     with pytest.raises(LimbeckError, match="best: was started with --shard 160, not 200;"):
         score_pairs(model, None, tmp_path / "best", ONE, **sides_of(tmp_path), shard=200, top_k=2)
+
+
+def test_a_worker_that_rounds_to_other_bits_is_named(texts, tmp_path, tiny_bert, monkeypatch):
+    cross = {"kind": "cross_encoder", "query_length": 8, "document_length": 8}
+    build(matcher_config(start=tiny_bert, layers=1, **cross)).save_pretrained(tmp_path / "model")
+    flags = {"flags": "avx512_vnni"}
+    monkeypatch.setattr(processor, "_cpuinfo", lambda: flags)
+    with using_runtime("int8"):
+        score_pairs(str(tmp_path / "model"), None, tmp_path / "job", ONE, **sides_of(tmp_path))
+    flags["flags"] = "avx2"
+    with pytest.raises(
+        LimbeckError, match="int8 rounds weights to 7 bits on this processor, and to 8 .*--runtime onnx"
+    ):
+        worker_module.Worker(tmp_path / "job")
+    build(matcher_config(start=tiny_bert, layers=2, **cross)).save_pretrained(tmp_path / "model")
+    with pytest.raises(LimbeckError, match="model: the model changed while pairs were scored; choose another --out"):
+        worker_module.Worker(tmp_path / "job")
 
 
 def test_a_worker_for_each_core_that_this_process_may_use(monkeypatch):
