@@ -145,7 +145,7 @@ def test_options_of_commands_are_arguments_of_functions() -> None:
         "distill": {"override"},
         "sweep": {"override"},
         "evaluate": {"fail_below", "milvus"},  # in Python: limbeck.search.milvus_address.trust
-        "index": {"no_dense", "no_sparse", "add", "delete", "compact", "verify", "milvus"},
+        "index": {"no_dense", "no_sparse", "add", "delete", "mix_runtimes", "compact", "verify", "milvus"},
     }
     for name in ("distill", "sweep", "evaluate", "annotate", "index", "score", "inspect", "push"):
         options = {each.name for each in commands[name].params} - {"as_json", "help"} - elsewhere.get(name, set())

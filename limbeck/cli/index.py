@@ -47,6 +47,9 @@ def register(app: typer.Typer) -> None:
         delete: Path = typer.Option(None, "--delete", help="Delete the passages named in this file, one id per line."),
         compact: bool = typer.Option(False, "--compact", help="Merge all segments into one, without deleted passages."),
         verify: bool = typer.Option(False, "--verify", help="Read every file and compare it with its checksum."),
+        mix_runtimes: bool = typer.Option(
+            False, "--mix-runtimes", help="With --add: allow vectors of another --runtime than the index has."
+        ),
         seed: int = typer.Option(0),
         device: str = DEVICE,
         runtime: str = RUNTIME,
@@ -69,6 +72,8 @@ def register(app: typer.Typer) -> None:
 
         for place in filter(None, [milvus, store if is_milvus(store) else None]):
             trust(place)
+        if mix_runtimes and add is None:
+            raise LimbeckError("--mix-runtimes requires --add; leave it out")
         changes = bool(add or delete or compact or verify)
         if no_dense and data is None:
             model, data = None, model
@@ -84,7 +89,7 @@ def register(app: typer.Typer) -> None:
                 )  # fmt: skip
             elif changes:
                 _refuse_build_options(context)
-                _change(out, model, add, delete, compact, store, seed)
+                _change(out, model, add, delete, compact, store, seed, mix_runtimes)
                 found = SearchIndex.open(out)
                 if verify:
                     found.verify()
@@ -107,7 +112,14 @@ def _refuse_build_options(context: typer.Context) -> None:
 
 
 def _change(
-    out: Path, model: str | None, add: str | None, delete: Path | None, compact: bool, store: str | None, seed: int
+    out: Path,
+    model: str | None,
+    add: str | None,
+    delete: Path | None,
+    compact: bool,
+    store: str | None,
+    seed: int,
+    mix_runtimes: bool,
 ) -> None:
     from limbeck.data.passages import iterate_ids, load_passages
     from limbeck.search.build import load_encoder
@@ -116,7 +128,8 @@ def _change(
     encoder = load_encoder(model) if model is not None else None
     if delete is not None or add is not None:
         unwanted = iterate_ids(delete) if delete is not None else ()
-        change_index(out, load_passages(add) if add is not None else None, unwanted, encoder, store)
+        passages = load_passages(add) if add is not None else None
+        change_index(out, passages, unwanted, encoder, store, mix_runtimes)
     if compact:
         compact_index(out, seed)
 
@@ -140,6 +153,8 @@ def _facts(found: SearchIndex) -> dict[str, Any]:
 
 
 def _described(found: SearchIndex, facts: dict[str, Any]) -> str:
+    from limbeck.search.mixing import described
+
     manifest, passages = found.manifest, max(1, len(found))
     lines = [f"{found.path}: {len(found):,} passages"]
     if manifest.deleted or len(manifest.segments) > 1:
@@ -152,6 +167,8 @@ def _described(found: SearchIndex, facts: dict[str, Any]) -> str:
             text += ", exact"
         elif dense.recall is not None:
             text += f", recall@10 {dense.recall:.3f} of exact ({dense.measured_with})"
+        if dense.mixed:
+            text += f", mixed of {' and '.join(map(described, [dense.computed, *dense.mixed]))}"
         size = _size(facts["bytes"]["dense"], passages)
         lines.append(text + (f", in {dense.store}" if dense.store else size))
     if manifest.sparse is not None:

@@ -30,6 +30,7 @@ from limbeck.search.index_writer import WORK, finish, new_name, working
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment, SparseFacts, is_an_index
 from limbeck.search.milvus import MilvusIndex, fill_collection, require_milvus_kind, require_own
 from limbeck.search.milvus_address import is_milvus, trust
+from limbeck.search.mixing import described, remedy
 from limbeck.search.recall import QUERIES, choose_effort, exact_top, sample_queries
 from limbeck.search.segments import write_segment
 from limbeck.search.sparse import K1, B, bm25_index, require_parameters
@@ -220,16 +221,31 @@ def _same_or_refused(folder: Path, wanted: IndexManifest, matcher: Any) -> Searc
         own = replace(own, kind="auto")
     if (own, there.sparse) != (wanted.dense, wanted.sparse):
         problem = f"contains an index with other settings ({_difference(own, wanted)})"
-        raise bad_input(folder, problem, "name another --out")
+        raise bad_input(folder, problem, _remedy(own, wanted))
     say(f"{folder}: is complete already")
     return SearchIndex.open(folder, matcher)
 
 
 def _difference(own: DenseFacts | None, wanted: IndexManifest) -> str:
     if own is not None and wanted.dense is not None and own != wanted.dense:
-        names = [name for name in vars(own) if getattr(own, name) != getattr(wanted.dense, name)]
-        return f"with another {', '.join(names)}"
+        names = _differing(own, wanted.dense)
+        return _other_runtime(own, wanted.dense) if names == ["runtime"] else f"with another {', '.join(names)}"
     return "another BM25, or none" if own == wanted.dense else "with and without a dense part"
+
+
+def _differing(own: DenseFacts, wanted: DenseFacts) -> list[str]:
+    names = [name for name in vars(own) if getattr(own, name) != getattr(wanted, name)]
+    return ["runtime" if name == "computed" else name for name in names]
+
+
+def _other_runtime(own: DenseFacts, wanted: DenseFacts) -> str:
+    return f"its vectors were computed in {described(own.computed)}, not {described(wanted.computed)}"
+
+
+def _remedy(own: DenseFacts | None, wanted: IndexManifest) -> str:
+    if own is not None and wanted.dense is not None and _differing(own, wanted.dense) == ["runtime"]:
+        return f"{remedy(own.computed, wanted.dense.computed)}, or name another --out"
+    return "name another --out"
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:

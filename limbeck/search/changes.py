@@ -28,6 +28,7 @@ from limbeck.search.index_writer import finish, new_name, working
 from limbeck.search.manifest import DenseFacts, IndexManifest, Segment
 from limbeck.search.milvus import remove_keys
 from limbeck.search.milvus_address import is_milvus, require_trusted, trust
+from limbeck.search.mixing import mixed_with
 from limbeck.search.recall import choose_effort, exact_top, sample_queries
 from limbeck.search.segmented import Chosen
 from limbeck.search.segments import OpenSegment, open_collection, write_segment
@@ -63,11 +64,13 @@ def change_index(
     delete: Iterable[str] = (),
     model: Any = None,
     store: str | Path | None = None,
+    mix_runtimes: bool = False,
 ) -> Changed:
     """Delete passages by id and add others in one step: after a kill, all of it is done or nothing.
 
     The same change can be repeated: ids that do not exist any more are named in a note, and passages that exist with
-    the same content are not added again. An id that is deleted and added is replaced.
+    the same content are not added again. An id that is deleted and added is replaced. `mix_runtimes` allows vectors of
+    another runtime of the model than the index has.
     """
     passages = load_passages(add) if isinstance(add, str | Path) else add
     unwanted = [key for key in dict.fromkeys(delete) if passages is None or key not in passages.corpus]
@@ -81,7 +84,7 @@ def change_index(
             require_trusted(facts.store, str(index.path))
         gone = _named(index, unwanted)
         if passages is not None and not _has(index, passages):
-            replaced = _added(index, passages, gone, store)
+            replaced = _added(index, passages, gone, store, mix_runtimes)
             return Changed(len(passages.corpus), replaced, len(gone))
         alive = index.collection.alive.copy()
         alive[gone] = False
@@ -127,14 +130,17 @@ def _fields(passages: Passages) -> Iterator[dict[str, Any]]:
             yield {name: value for name, value in row.items() if value is not None}
 
 
-def _added(index: SearchIndex, passages: Passages, gone: np.ndarray, store: str | Path | None) -> int:
+def _added(
+    index: SearchIndex, passages: Passages, gone: np.ndarray, store: str | Path | None, mix_runtimes: bool
+) -> int:
     """Write a segment of new passages and the index with it, without the `gone` rows; returns the number replaced."""
     manifest, collection = index.manifest, index.collection
-    facts, vectors, first_key = manifest.dense, None, 0
+    dense = facts = manifest.dense
+    vectors, first_key = None, 0
     builder = Builder(index.path, None, _windows(facts), store)
     if facts is not None:
         builder.matcher = index.dense.matcher
-        _require_same_precision(index, facts, builder.matcher)
+        dense = facts = mixed_with(facts, builder.matcher.computed, index.path, mix_runtimes)
         vectors = builder.encode(passages)
         facts = replace(facts, kind=facts.kind if facts.store else "flat")
         first_key = _next_key(collection.segments)
@@ -143,22 +149,10 @@ def _added(index: SearchIndex, passages: Passages, gone: np.ndarray, store: str 
     rows = collection.find(list(passages.corpus))
     replaced = rows[rows >= 0]
     alive[gone], alive[replaced] = False, False
-    manifest = replace(manifest, segments=(*manifest.segments, segment), content="")
+    manifest = replace(manifest, dense=dense, segments=(*manifest.segments, segment), content="")
     _change(index, manifest, alive, passages.corpus)
     _forget(manifest.dense, collection.segments, alive)
     return len(replaced)
-
-
-def _require_same_precision(index: SearchIndex, facts: DenseFacts, matcher: Any) -> None:
-    """8-bit vectors are not mixed with float32 ones."""
-    if (matcher.computed or None) != facts.computed:
-        computed = facts.computed or {}
-        runtime = computed.get("runtime", "torch")
-        if "calibrated" in computed and matcher.runtime == runtime:
-            problem = f"its vectors were computed by {runtime}, calibrated on the texts that it was built from"
-            raise LimbeckError(f"{index.path}: {problem}; build the index again, best with --runtime int8")
-        problem = "its vectors were computed in another precision, or for another processor"
-        raise LimbeckError(f"{index.path}: {problem}; use --runtime {runtime}, or build the index again")
 
 
 def compact_index(path: str | Path, seed: int = 0) -> None:

@@ -102,11 +102,12 @@ class SearchIndex:
             return None
         return Passage(*self.collection.record_at(row), self.collection.fields_at(row))
 
-    def add(self, passages: Source, *, delete: Iterable[str] = ()) -> Changed:
+    def add(self, passages: Source, *, delete: Iterable[str] = (), mix_runtimes: bool = False) -> Changed:
         """Add passages, and delete others in the same step; a passage with an existing id replaces the old one.
 
         `passages` are texts by id, records such as `{"_id": "n1", "text": "...", "year": 2023}`, a file or a data set.
-        The change is written to the folder, and this object shows the new index.
+        The change is written to the folder, and this object shows the new index. `mix_runtimes` allows vectors of
+        another runtime of the model than the index has.
 
         >>> from limbeck.search.build import build_index
         >>> index = build_index(None, Passages.of({"a": "copy a file", "b": "sort a list"}), folder, dense=False)
@@ -116,7 +117,7 @@ class SearchIndex:
         (['c'], 2)
         """
         given = passages if isinstance(passages, Passages | str | Path) else Passages.of(passages)
-        return self._changed(given, delete)
+        return self._changed(given, delete, mix_runtimes)
 
     def delete(self, ids: Iterable[str]) -> int:
         """Delete passages by id; returns how many there were. Unknown ids are skipped.
@@ -128,12 +129,14 @@ class SearchIndex:
         """
         return self._changed(None, [ids] if isinstance(ids, str) else ids).deleted
 
-    def _changed(self, passages: Passages | str | Path | None, ids: Iterable[str]) -> Changed:
+    def _changed(
+        self, passages: Passages | str | Path | None, ids: Iterable[str], mix_runtimes: bool = False
+    ) -> Changed:
         """Change the folder, then read it again; a loaded model stays in memory."""
         from limbeck.search.changes import change_index
 
         model = self._dense.loaded if self._dense is not None else None
-        done = change_index(self.path, passages, ids, model)
+        done = change_index(self.path, passages, ids, model, mix_runtimes=mix_runtimes)
         self.__dict__ = SearchIndex.open(self.path, model).__dict__
         return done
 

@@ -54,6 +54,7 @@ class DenseFacts:
     store: str | None = None
     owner: str | None = None
     computed: dict[str, Any] | None = None  # how, where documents were not encoded in float32: {"runtime": "int8", ..}
+    mixed: list[dict[str, Any]] | None = None  # the same of other vectors that were added; {} for float32
 
 
 @dataclass(frozen=True)

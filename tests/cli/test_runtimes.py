@@ -16,12 +16,14 @@ import torch
 import limbeck as lb
 from limbeck.data.records import count_records
 from limbeck.matchers import build, matcher_config
+from limbeck.processor import weight_bits
 from limbeck.runtimes import auto, compiled, sessions
 from limbeck.runtimes.auto import Choice
 from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, missing_package
 from limbeck.runtimes.job_size import annotated_in, evaluated_in, listed_in, passages_in
 from limbeck.runtimes.measure import Measured
 from limbeck.scoring.plan import JOB
+from limbeck.search.exact import comparable
 from limbeck.search.index import SearchIndex
 from limbeck.stores import ScoreStore
 from tests.cli.test_cli import assert_one_line_about
@@ -81,11 +83,35 @@ def test_an_index_of_eight_bit_vectors_takes_no_others(limbeck, models, beir, tm
     more = tmp_path / "more.jsonl"
     more.write_text('{"_id": "new", "text": "copy one more file"}\n')
     refused = limbeck("index", "--out", out, "--add", more)
-    assert_one_line_about(refused, "another precision", "--runtime int8")
+    bits = f"int8, with weights of {weight_bits()} bits"
+    assert_one_line_about(refused, f"another precision ({bits}) than these (float32)", "use --runtime int8")
     refused = limbeck("index", "--out", tmp_path / "plain", "--add", more, "--runtime", "int8")
-    assert_one_line_about(refused, "another precision", "--runtime torch")
+    assert_one_line_about(refused, f"another precision (float32) than these ({bits})", "use --runtime torch")
+    refused = limbeck("index", model, beir, "--out", out)
+    assert_one_line_about(refused, f"its vectors were computed in {bits}, not float32", "use --runtime int8, or name")
     assert limbeck("index", "--out", out, "--add", more, "--runtime", "int8").code == 0
     assert limbeck("index", "--out", tmp_path / "plain", "--add", more, "--runtime", "onnx").code == 0
+
+
+def test_vectors_of_another_runtime_are_mixed_in_if_the_user_says_so(limbeck, models, beir, tmp_path):
+    out, model = tmp_path / "index", models["dual_encoder"]
+    assert limbeck("index", model, beir, "--out", out).code == 0
+    files = [tmp_path / f"{name}.jsonl" for name in "abc"]
+    for file in files:
+        file.write_text(json.dumps({"_id": file.stem, "text": f"copy one more file {file.stem}"}) + "\n")
+    done = limbeck("index", "--out", out, "--add", files[0], "--runtime", "int8", "--mix-runtimes")
+    assert done.code == 0 and f"mixed of float32 and int8, with weights of {weight_bits()} bits" in done.out, done
+    assert limbeck("index", "--out", out, "--add", files[1], "--runtime", "int8").code == 0  # said once, for int8
+    assert limbeck("index", "--out", out, "--add", files[2]).code == 0
+    assert limbeck("index", "--out", out, "--compact").code == 0
+    assert SearchIndex.open(out).manifest.dense.mixed == [{"runtime": "int8", "bits": weight_bits()}]
+    matcher = lb.load(model)
+    stored = SearchIndex.open(out).dense.vectors.take(np.arange(60, 63))
+    exact = matcher.encode_document([f"copy one more file {file.stem}" for file in files])
+    off = np.abs(stored - comparable(exact, matcher.interaction.name)).max(axis=1)
+    assert (off > 1e-5).tolist() == [True, True, False]
+    refused = limbeck("index", "--out", out, "--compact", "--mix-runtimes")
+    assert_one_line_about(refused, "--mix-runtimes requires --add", "leave it out")
 
 
 CALIBRATED = "openvino-int8"
@@ -148,7 +174,7 @@ def test_pairs_are_scored_in_a_runtime_by_workers(limbeck, models, tmp_path):
     for runtime in set(scores) - set(FLOAT32):
         assert 0 < np.abs(scores[runtime] - scores["torch"]).max() < 0.3 * np.ptp(scores["torch"])
     refused = limbeck("score", models["cross_encoder"], pairs, "--out", tmp_path / "torch", "--runtime", "int8")
-    assert_one_line_about(refused, "contains another job", "choose another --out")
+    assert_one_line_about(refused, "another job (the model or --runtime, which was torch, differs)", "another --out")
 
 
 @pytest.fixture

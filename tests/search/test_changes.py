@@ -143,6 +143,8 @@ def test_changes_that_cannot_be_made_leave_the_index_as_it_was(
         delete_passages(path, corpus)
     with pytest.raises(LimbeckError, match="is not the one that .* was built with"):
         add_passages(path, passages_of({"new": "copy"}), other_model)
+    with pytest.raises(LimbeckError, match="is not the one that .* was built with"):
+        change_index(path, passages_of({"new": "copy"}), model=other_model, mix_runtimes=True)
     compact_index(path)  # there is nothing to do
     assert (path / "index.json").read_bytes() == before
     assert sorted(entry.name for entry in path.iterdir()) == ["index.json", "model", "segments", "sparse"]
