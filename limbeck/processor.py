@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,11 @@ def _cpuinfo() -> dict[str, str]:
         return {}
     lines = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def cores() -> int:
+    """The number of cores for this process; in a container or under taskset fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def processor_name() -> str:

@@ -9,7 +9,6 @@ DIR/limbeck-files.json      checksums; and the other files of a sentence-transfo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from limbeck.errors import LimbeckError, bad_input, first_line
 from limbeck.file_list import read_list, require_as_listed
 from limbeck.files import read_json
 from limbeck.matchers.folder_checks import EXPORT
+from limbeck.processor import cores
 from limbeck.runtimes.exported_route import Encoder, GraphEncoder, Route, TableEncoder
 from limbeck.runtimes.sessions import open_session
 from limbeck.runtimes.tail import STEPS, Step
@@ -76,7 +76,9 @@ class Exported:
 
     @classmethod
     def load(cls, folder: str | Path, threads: int | None = None) -> Exported:
-        """Open a folder on a number of threads, by default one for each core."""
+        """Open a folder on a number of threads, by default one for each core of this process. Tokenizers have threads
+        of their own, unless TOKENIZERS_PARALLELISM is false.
+        """
         folder = Path(folder).expanduser()
         facts = _facts(folder)
         try:
@@ -129,7 +131,7 @@ def _encoder(
     tokenizer.no_padding()
     if "table" in told:
         return TableEncoder(weights[told["table"]]), tokenizer
-    session = open_session(runtime, (folder / told["graph"]).read_bytes(), threads or os.cpu_count() or 1)
+    session = open_session(runtime, (folder / told["graph"]).read_bytes(), threads or cores())
     return GraphEncoder(session, int(told["padding"])), tokenizer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -47,11 +46,6 @@ def engine_named(name: str, workers: int | None = None, address: str | None = No
 def worker_device() -> str:
     """The device of the workers: the requested one, otherwise the CPU, even if there is a GPU."""
     return asked_device() or "cpu"
-
-
-def cores() -> int:
-    """The number of cores for this process; in a container or under taskset fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_words(error: Exception, folder: Path) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from limbeck.errors import LimbeckError
+from limbeck.processor import cores
 from limbeck.progress import reporting
-from limbeck.scoring.engine import Waiting, cores, in_words, worker_device
+from limbeck.scoring.engine import Waiting, in_words, worker_device
 
 
 class LocalEngine:

@@ -19,7 +19,8 @@ from threading import Thread
 from typing import Any
 
 from limbeck.errors import LimbeckError
-from limbeck.scoring.engine import Waiting, cores, in_words, worker_device
+from limbeck.processor import cores
+from limbeck.scoring.engine import Waiting, in_words, worker_device
 from limbeck.scoring.plan import JOB
 from limbeck.scoring.ray_folder import private_folder
 from limbeck.scoring.worker import Worker

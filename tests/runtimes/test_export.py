@@ -15,6 +15,7 @@ import torch
 import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, load, matcher_config
+from limbeck.runtimes import exported as exported_module
 from limbeck.runtimes.export import export_model
 from limbeck.runtimes.exported import Exported
 from limbeck.runtimes.gate import Gate
@@ -140,6 +141,15 @@ def test_loading_it_as_a_model_names_what_opens_it(exported):
     for use in (load, lambda folder: build(matcher_config(start=str(folder))), lambda folder: lb.export(folder, "new")):
         with pytest.raises(LimbeckError, match=r"export: was written by `limbeck export`.*exported\.Exported\.load"):
             use(exported)
+
+
+def test_it_runs_on_the_cores_of_this_process(exported, monkeypatch):
+    opened = []
+    monkeypatch.setattr(exported_module, "open_session", lambda runtime, graph, threads: opened.append(threads))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7})
+    Exported.load(exported)
+    Exported.load(exported, threads=2)
+    assert opened == [3, 2]
 
 
 def test_limits_of_a_gate_without_a_gate_are_refused(model, tmp_path):
