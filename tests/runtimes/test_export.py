@@ -7,10 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from onnxruntime import InferenceSession
+from sentence_transformers import SentenceTransformer
+from transformers.modeling_outputs import BaseModelOutput
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
@@ -21,7 +26,8 @@ from limbeck.runtimes.exported import Exported
 from limbeck.runtimes.gate import Gate
 from limbeck.runtimes.judged import Judged
 from limbeck.runtimes.sample import Sample
-from tests.runtimes.conftest import QUERIES, TEXTS
+from limbeck.runtimes.use import in_runtime
+from tests.runtimes.conftest import FAMILIES, QUERIES, TEXTS
 
 SAMPLE = Sample(QUERIES, TEXTS, "texts of the test")
 SIZES = {"query_length": 9, "document_length": 24, "dim": 8, "layer_norm": True, "prompts": {"query": "read "}}
@@ -68,11 +74,52 @@ def test_sentence_transformers_loads_it(model, exported):
         from optimum.onnxruntime import ORTModelForFeatureExtraction  # noqa: F401
     except ImportError:
         pytest.skip("needs an optimum-onnx that knows this version of transformers")
-    from sentence_transformers import SentenceTransformer
-
     theirs = SentenceTransformer(str(exported), backend="onnx", device="cpu", local_files_only=True)
     assert np.abs(theirs.encode_document(TEXTS) - load(model).encode_document(TEXTS)).max() < 1e-4
     assert np.abs(theirs.encode_query(QUERIES) - load(model).encode_query(QUERIES)).max() < 1e-4
+
+
+class Opened:
+    """Stands for optimum's class, which reads one file and runs it; sentence-transformers' part is its own."""
+
+    read: tuple[str, str, bool]
+
+    def __init__(self, file: Path, config: Any) -> None:
+        self.session, self.config, self.device = InferenceSession(str(file)), config, torch.device("cpu")
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str, config: Any, export: bool, subfolder: str, file_name: str, **rest: Any
+    ) -> Opened:
+        cls.read = subfolder, file_name, export
+        return cls(Path(name) / subfolder / file_name, config)
+
+    def _save_pretrained(self, folder: Path) -> None:
+        raise AssertionError("nothing is saved")
+
+    def forward(
+        self, input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, **rest: Any
+    ) -> Any:
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        names = [each.name for each in self.session.get_inputs()]
+        (states,) = self.session.run(["last_hidden_state"], {name: given[name].numpy() for name in names})
+        return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
+
+    __call__ = forward
+
+
+def test_sentence_transformers_finds_the_graph_and_all_that_comes_behind_it(model, exported, monkeypatch):
+    optimum = ModuleType("optimum.onnxruntime")
+    optimum.ONNX_WEIGHTS_NAME = "model.onnx"
+    for task in ("CausalLM", "FeatureExtraction", "MaskedLM", "SequenceClassification"):
+        setattr(optimum, f"ORTModelFor{task}", Opened)
+    monkeypatch.setitem(sys.modules, "optimum", ModuleType("optimum"))
+    monkeypatch.setitem(sys.modules, "optimum.onnxruntime", optimum)
+    theirs = SentenceTransformer(str(exported), backend="onnx", device="cpu", local_files_only=True)
+    assert Opened.read == ("onnx", "model.onnx", False)
+    texts = [*TEXTS, LONG]
+    assert np.abs(theirs.encode_document(texts) - load(model).encode_document(texts)).max() < 1e-4
+    assert np.abs(theirs.encode_query(texts) - load(model).encode_query(texts)).max() < 1e-4
 
 
 def test_eight_bits_are_gated_and_a_refusal_writes_nothing(model, tmp_path):
@@ -185,6 +232,20 @@ def every_kind(tiny_bert: str, model: Path, tmp_path_factory: pytest.TempPathFac
     BertForSequenceClassification.from_pretrained(tiny_bert, num_labels=1).save_pretrained(home / "classifier")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(home / "classifier")
     return {name: home / name for name in (*KINDS, "static queries", "classifier")}
+
+
+@pytest.mark.parametrize("kind", ["dual_encoder", "cross_encoder"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_exported(family, kind, family_folder, tmp_path):
+    torch.manual_seed(0)
+    build(matcher_config(kind=kind, start=family_folder(family), **LENGTHS)).save_pretrained(tmp_path / "model")
+    done = export_model(tmp_path / "model", tmp_path / "export", lambda: SAMPLE)
+    original, found = load(tmp_path / "model"), Exported.load(tmp_path / "export", threads=1)
+    exact = original.score(PAIRS)
+    assert done.cosine > 0.9999 and np.ptp(exact) > 1e-3
+    assert np.abs(found.score(PAIRS) - exact).max() < 1e-4
+    with in_runtime(original, "onnx"):
+        assert original.runtime == "onnx" and np.abs(original.score(PAIRS) - exact).max() < 1e-4
 
 
 PAIRS = [(query, text) for query in [*QUERIES, LONG, ""] for text in [*TEXTS[:5], "read, the. line!", LONG]]
