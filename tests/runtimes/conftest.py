@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.conftest import beir  # noqa: F401  (fixture)
+
 SIZES = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
