@@ -39,9 +39,9 @@ def test_pairs_are_scored_in_what_is_fastest_on_one_thread_as_workers_have_one(m
         measured.append((matcher.kind, threads))
         return [Measured(name, threads[-1], 1.0, 30.0 if name == "onnx" else 10.0, 1.0) for name in runtimes]
 
-    def open_session(runtime, graph, threads):
+    def open_session(runtime, graph, threads, *option):
         opened.append(threads)
-        return sessions.open_session(runtime, graph, threads)
+        return sessions.open_session(runtime, graph, threads, *option)
 
     monkeypatch.setattr(auto, "measure", measure)
     monkeypatch.setattr(compiled, "open_session", open_session)
