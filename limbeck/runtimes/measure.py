@@ -27,6 +27,7 @@ from limbeck.stores.ragged import Ragged
 
 WARM_UP = 3  # single texts that are not timed
 ROUNDS = 3  # of single texts and of batches; the best counts: other work on the machine only ever slows one down
+EQUAL = 1e-4  # the largest difference of outputs that count as equal, as a share of the largest output
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,41 @@ def _per_second(batch: Callable[[Any], Any], many: list[Any]) -> float:
 
 
 def closeness(found: Any, exact: Any) -> float:
-    """The mean cosine of vectors to the exact ones; of scores, their correlation."""
-    mine, right = (each.vectors if isinstance(each, Ragged) else np.asarray(each) for each in (found, exact))
+    """The mean cosine of vectors to the exact ones; of scores, their correlation.
+
+    One score, or scores that are all equal, have no correlation: 1 if none is off by more than `EQUAL`, else 0.
+    """
+    mine, right = (_array(each) for each in (found, exact))
     if mine.ndim == 1 or mine.shape[-1] == 1:
-        return float(np.corrcoef(mine.ravel(), right.ravel())[0, 1])
-    mine, right = (each.reshape(-1, each.shape[-1]).astype(np.float64) for each in (mine, right))
-    lengths = np.linalg.norm(mine, axis=1) * np.linalg.norm(right, axis=1)
-    full = lengths > 0  # an empty slot is zeros
-    return float(((mine * right).sum(axis=1)[full] / lengths[full]).mean())
+        mine, right = mine.ravel(), right.ravel()
+        near = float(np.corrcoef(mine, right)[0, 1]) if _varies(mine) and _varies(right) else _agree(mine, right)
+    else:
+        near = _mean_cosine(*(each.reshape(-1, each.shape[-1]) for each in (mine, right)))
+    return near if np.isfinite(near) else 0.0
+
+
+def _mean_cosine(mine: np.ndarray, right: np.ndarray) -> float:
+    """Over all that are not zeros on both sides, as empty slots are; 1 if all are."""
+    sizes = np.linalg.norm(mine, axis=1), np.linalg.norm(right, axis=1)
+    full = sizes[0] + sizes[1] != 0
+    cosines = (mine * right).sum(axis=1)[full] / np.maximum(sizes[0] * sizes[1], 1e-30)[full]
+    return float(cosines.mean()) if full.any() else 1.0
+
+
+def largest_difference(found: Any, exact: Any) -> float:
+    """The largest difference to the exact outputs, as a share of the largest of these."""
+    mine, right = (_array(each) for each in (found, exact))
+    return float(np.abs(mine - right).max(initial=0) / (np.abs(right).max(initial=0) or 1))
+
+
+def _array(outputs: Any) -> np.ndarray:
+    return np.asarray(outputs.vectors if isinstance(outputs, Ragged) else outputs, dtype=np.float64)
+
+
+def _varies(scores: np.ndarray) -> bool:
+    """Whether scores differ by more than their rounding to float32."""
+    return len(scores) > 1 and bool(np.ptp(scores) > 1e-6 * np.abs(scores).max())
+
+
+def _agree(mine: np.ndarray, right: np.ndarray) -> float:
+    return float(largest_difference(mine, right) <= EQUAL)
