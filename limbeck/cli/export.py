@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
                 raise LimbeckError(f"{name} requires --int8; leave it out")
         if gate is not None and max_loss is not None:
             raise LimbeckError("--gate and --max-loss are two limits of one gate; leave one of them out")
-        require_runtime("int8" if int8 else "onnx")
+        require_runtime("int8" if int8 else "onnx", None)
         require_model(model)
         require_data(data)
         from limbeck import api

@@ -21,7 +21,8 @@ from limbeck.matchers import load
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.device_choice import using_device
 from limbeck.matchers.encoding_matcher import encodes_apart
-from limbeck.runtimes.export_routes import Parts, parts_of
+from limbeck.runtimes.choice import require_runtime
+from limbeck.runtimes.export_routes import IN_TORCH, Parts, parts_of, refusal
 from limbeck.runtimes.exported import FACTS, FORMAT, GRAPH, PAIR, SIMILARITIES, TAIL, TOKENIZER, Exported
 from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.measure import closeness, judged_quality
@@ -64,12 +65,11 @@ def export_model(
     """
     folder, runtime = Path(out).expanduser(), "int8" if int8 else "onnx"
     require_empty_or_absent(folder, "name a folder that does not exist")
+    require_runtime(runtime, None)
     with using_device("cpu"):
         matcher = load(model)
     if matcher.texts != 2:
-        raise LimbeckError(
-            f"{model}: cannot be exported: it reads {matcher.texts} texts; use --runtime {runtime} instead"
-        )
+        raise refusal(str(model), f"it reads {matcher.texts} texts", f"run the model itself with --runtime {runtime}")
     parts = parts_of(matcher, runtime, PORTABLE_BITS, str(model))
     sample = read_sample()
     exact, exact_ndcg = _outputs(matcher, sample), judged_quality(matcher, sample)
@@ -97,7 +97,7 @@ def _require_quality(done: Written, model: str, gate: Gate) -> None:
         values = f"nDCG@10 {done.ndcg:.4f}, and {done.exact_ndcg:.4f} of the original, on {done.judged}"
         problem = f"{values} of {done.source}: {done.lost:.1%} lost, more than {gate.loss:.1%}"
         accepted = f"--max-loss {np.ceil(done.lost * 1000) / 10:g}"
-    remedy = f"leave out --int8, or accept it with {accepted}" if done.runtime == "int8" else "use --runtime torch"
+    remedy = f"leave out --int8, or accept it with {accepted}" if done.runtime == "int8" else IN_TORCH
     raise LimbeckError(f"{model}: {problem}; {remedy}")
 
 

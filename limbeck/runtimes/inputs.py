@@ -19,6 +19,13 @@ class CannotExport(Exception):
     """Why a transformer has no graph, in a few words."""
 
 
+class NothingToRound(CannotExport):
+    """A transformer has a graph, but no 8-bit one."""
+
+    def __init__(self) -> None:
+        super().__init__("it has no product with a weight that could be rounded")
+
+
 @dataclass(frozen=True)
 class Signature:
     """The inputs that a transformer is called with, and whether its caller reads its pooled output too, or, of one with

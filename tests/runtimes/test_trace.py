@@ -11,12 +11,16 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.matchers import load
 from limbeck.progress import reporting
-from limbeck.runtimes import graph_cache, trace
+from limbeck.runtimes import compiled, graph_cache, sessions, trace
+from limbeck.runtimes.choice import missing_package
 from limbeck.runtimes.inputs import CannotExport, Signature, made_up
 from limbeck.runtimes.use import use_runtime
 from tests.runtimes.conftest import TEXTS
 
 NAMES = Signature((("attention_mask", 2), ("input_ids", 2), ("token_type_ids", 2)))
+needs_openvino = pytest.mark.skipif(
+    missing_package("openvino") is not None, reason="needs `pip install 'limbeck[openvino]'`"
+)
 
 
 class Said:
@@ -132,3 +136,49 @@ def test_without_a_cache_a_graph_is_made_in_memory(family_folder, monkeypatch):
     matcher = load(family_folder("bert"))
     exact = matcher.encode_document(TEXTS)
     assert np.abs(use_runtime(matcher, "int8").encode_document(TEXTS) - exact).max() > 0
+
+
+def test_a_layer_that_cannot_be_traced_apart_is_named_by_its_model(family_folder, monkeypatch):
+    matcher = load(family_folder("bert"))
+    dense = encoder_of(matcher).encoder.layer[1].output
+    dense.dense = ByLength(dense.dense)
+    original, traced = trace._traced, []
+
+    def once(*given):
+        traced.append(given)
+        if len(traced) > 1:
+            raise RuntimeError("no graph of layers")
+        return original(*given)
+
+    monkeypatch.setattr(trace, "_traced", once)
+    with pytest.raises(LimbeckError, match=r"differs from torch by .*, from BertModel on; use --runtime torch"):
+        use_runtime(matcher, "onnx")
+    assert len(traced) == 2
+
+
+@needs_openvino
+def test_what_differs_in_openvino_is_refused_and_the_layer_named(family_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+    run = sessions.OpenVinoSession.run
+    monkeypatch.setattr(sessions.OpenVinoSession, "run", lambda *given: [1.01 * each for each in run(*given)])
+    matcher = load(family_folder("bert"))
+    problem = "in OpenVINO BertModel differs from torch by .*, from LayerNorm on; use --runtime torch"
+    for _ in range(2):  # a graph that failed is not remembered as checked
+        with pytest.raises(LimbeckError, match=problem):
+            use_runtime(matcher, "openvino")
+        assert matcher.runtime == "torch"
+    assert use_runtime(matcher, "onnx").runtime == "onnx"
+
+
+@needs_openvino
+def test_openvino_is_compared_with_torch_once(family_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+    checked = []
+    original = compiled.require_same
+    monkeypatch.setattr(compiled, "require_same", lambda *given: checked.append(1) or original(*given))
+    for _ in range(2):
+        assert use_runtime(load(family_folder("bert")), "openvino").runtime == "openvino"
+    assert len(checked) == 1
+    monkeypatch.setattr(compiled, "processor_name", lambda: "another")
+    use_runtime(load(family_folder("bert")), "openvino")
+    assert len(checked) == 2 and len(graphs(tmp_path)) == 1
