@@ -24,6 +24,7 @@ from limbeck.runtimes.sessions import Session, open_session
 from limbeck.runtimes.trace import OPSET, float32_graph, require_same
 
 NOTHING = (None, False)  # what an option is that asks for nothing
+MAKERS = ("onnx", "onnxruntime")  # of a graph, beside torch; the last one checks it too
 
 
 class CompiledEncoder:
@@ -109,5 +110,10 @@ class CompiledEncoder:
             "attention": getattr(self.encoder.config, "_attn_implementation", None),
             "inputs": [list(each) for each in signature.inputs],
             "pooled": signature.pooled,
-            "versions": [OPSET, torch.__version__, transformers.__version__],
+            "versions": [
+                OPSET,
+                torch.__version__,
+                transformers.__version__,
+                *installed_versions("onnx", "onnxruntime"),
+            ],
         }

@@ -7,13 +7,13 @@ traced and checked it. Empty files `checked-...` beside the graph stand for furt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from limbeck.data.cache import cache_directory
-from limbeck.errors import LimbeckError
+from limbeck.errors import LimbeckError, first_line
 from limbeck.file_list import read_list, require_as_listed, write_list
 from limbeck.files import digest, directory_atomically
 from limbeck.progress import say
@@ -35,10 +35,26 @@ def cached_graph(key: dict[str, Any], make: Callable[[], bytes]) -> bytes:
         except (LimbeckError, OSError) as error:
             say(f"{error}")
     graph = make()
-    with directory_atomically(folder) as made:
-        (made / FILE).write_bytes(graph)
-        write_list(made, about=key)
+    with keeping("a graph"):
+        try:
+            with directory_atomically(folder) as made:
+                (made / FILE).write_bytes(graph)
+                write_list(made, about=key)
+        except (LimbeckError, OSError):
+            if not folder.is_dir():
+                raise
+            return _read(folder)  # another process was faster
     return graph
+
+
+@contextmanager
+def keeping(what: str) -> Iterator[None]:
+    """Go on without the cache where the block cannot write to it, and say so."""
+    try:
+        yield
+    except (LimbeckError, OSError) as error:
+        reason = first_line(error.__cause__ or error)
+        say(f"the cache cannot keep {what} ({reason}); set LIMBECK_CACHE to another folder")
 
 
 def checked_once(key: dict[str, Any], about: Sequence[str], check: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from limbeck.errors import first_line
 from limbeck.matchers.quiet import quiet
-from limbeck.runtimes.inputs import CannotExport, Signature, longest, made_up, real_tokens
+from limbeck.runtimes.inputs import LONG, CannotExport, Signature, longest, made_up, real_tokens
 from limbeck.runtimes.sessions import AnySession, NeedsTorch, OnnxSession, Session
 
 OPSET = 20
@@ -99,7 +99,7 @@ def _traced(
 
 def _batches(whole: _ByPosition) -> list[dict[str, Tensor]]:
     most = longest(whole.encoder)
-    shapes = ((1, min(2, most)), (2, min(9, most)), (5, most))
+    shapes = ((1, min(2, most)), (2, min(9, most)), (5, most), (2, longest(whole.encoder, LONG)))
     return [made_up(whole.encoder, whole.signature, *shape, seed) for seed, shape in enumerate(shapes, 1)]
 
 

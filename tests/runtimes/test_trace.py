@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import errno
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from limbeck.errors import LimbeckError
 from limbeck.matchers import load
 from limbeck.progress import reporting
-from limbeck.runtimes import compiled, graph_cache, sessions, trace
+from limbeck.runtimes import choice, compiled, graph_cache, sessions, trace
 from limbeck.runtimes.choice import missing_package
 from limbeck.runtimes.inputs import CannotExport, Signature, made_up
 from limbeck.runtimes.use import use_runtime
@@ -45,6 +46,17 @@ class ByLength(torch.nn.Module):
 
     def forward(self, states):
         return self.inner(states) * (1 + 0.1 * int(states.shape[1]))
+
+
+class Short(torch.nn.Module):
+    """A layer whose graph has a branch less than it has: that for long texts."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, states):
+        return self.inner(states) if int(states.shape[1]) <= 100 else 1.1 * self.inner(states)
 
 
 class Undecided(torch.nn.Module):
@@ -182,3 +194,62 @@ def test_openvino_is_compared_with_torch_once(family_folder, tmp_path, monkeypat
     monkeypatch.setattr(compiled, "processor_name", lambda: "another")
     use_runtime(load(family_folder("bert")), "openvino")
     assert len(checked) == 2 and len(graphs(tmp_path)) == 1
+
+
+def test_a_full_cache_is_said_and_the_graph_is_used(family_folder, tmp_path, monkeypatch):
+    @contextmanager
+    def full(path):
+        with original(path) as made:
+            yield made
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    original = graph_cache.directory_atomically
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+    monkeypatch.setattr(graph_cache, "directory_atomically", full)
+    matcher, said = load(family_folder("bert")), Said()
+    exact = matcher.encode_document(TEXTS)
+    with reporting(said):
+        use_runtime(matcher, "onnx")
+    assert len(said.lines) == 1 and said.lines[0].startswith("the cache cannot keep a graph ([Errno 28] No space left")
+    assert np.abs(matcher.encode_document(TEXTS) - exact).max() < 1e-4
+    assert list((tmp_path / "graphs").iterdir()) == []
+
+
+def test_of_two_processes_that_make_a_graph_the_second_uses_that_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+
+    def second():
+        assert graph_cache.cached_graph({"of": "both"}, lambda: b"first") == b"first"
+        monkeypatch.setattr(graph_cache, "directory_atomically", failing)
+        return b"second"
+
+    @contextmanager
+    def failing(path):
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+        yield
+
+    said = Said()
+    with reporting(said):
+        assert graph_cache.cached_graph({"of": "both"}, second) == b"first"
+    assert said.lines == []
+
+
+@pytest.mark.parametrize("library", ["onnx", "onnxruntime"])
+def test_another_version_of_a_library_has_another_graph(library, family_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+    use_runtime(load(family_folder("bert")), "onnx")
+    original = choice.version
+    monkeypatch.setattr(choice, "version", lambda name: "99" if name == library else original(name))
+    use_runtime(load(family_folder("bert")), "onnx")
+    assert len(graphs(tmp_path)) == 2
+
+
+def test_a_graph_is_compared_on_long_texts_too(tmp_path):
+    """A layer that goes wrong beyond 100 tokens is right in all shorter batches."""
+    from transformers import BertConfig, BertModel
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
+    model = BertModel(BertConfig(vocab_size=40, max_position_embeddings=512, **sizes), add_pooling_layer=False)
+    model.encoder.layer[0].output.dense = Short(model.encoder.layer[0].output.dense)
+    with pytest.raises(LimbeckError, match="differs from torch by .*, from Short on"):
+        trace.float32_graph(model, model.forward, NAMES)
