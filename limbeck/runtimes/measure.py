@@ -1,8 +1,8 @@
 """How fast a matcher is in each runtime, and how near its outputs stay to torch's.
 
 Single texts and batches are timed apart: what is best for one query need not be best for a corpus. Closeness is the
-mean cosine of encodings to torch's, or the correlation of scores where nothing is encoded. With judged queries there is
-nDCG@10 too.
+mean cosine of encodings to torch's, or the correlation of scores where nothing is encoded: for queries one by one, and
+for documents in batches, whichever is lower. With judged queries there is nDCG@10 too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import torch
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers.base import Matcher
+from limbeck.matchers.encoders import encoders
 from limbeck.matchers.encoding_matcher import encodes_apart
 from limbeck.progress import progress, reporting, say
 from limbeck.runtimes.choice import FLOAT32
+from limbeck.runtimes.padding import counted_padding
 from limbeck.runtimes.sample import Sample
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.stores.ragged import Ragged
@@ -38,8 +40,9 @@ class Measured:
     threads: int
     single_ms: float  # one query, or one pair where nothing is encoded; the median
     per_second: float  # documents, or pairs, in batches
-    closeness: float  # mean cosine, or correlation, to torch's float32
+    closeness: float  # the lower of that of single texts and that of batches
     ndcg: float | None = None  # nDCG@10 on judged queries of the sample
+    padding: float | None = None  # share of the tokens in batches
 
 
 def measure(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequence[str]) -> list[Measured]:
@@ -48,11 +51,11 @@ def measure(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequ
     nDCG@10 is measured only if one of them is not float32: the others equal torch.
     """
     gated = sample.judged is not None and not set(runtimes) <= set(FLOAT32)
-    single, batch, items, many = _work(matcher, sample)
+    work = _work(matcher, sample)
     rows: list[Measured] = []
     with progress("Measuring runtimes", len(runtimes) * len(threads)) as advance:
         with reporting(None):
-            exact = batch(many)
+            exact = work.alone(), work.together()
         for runtime in runtimes:
             try:
                 use_runtime(matcher, runtime, sample)
@@ -60,12 +63,14 @@ def measure(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequ
                 say(str(error))
             if matcher.runtime == runtime:
                 with reporting(None):
-                    near = 1.0 if runtime == TORCH else closeness(batch(many), exact)
+                    with counted_padding(encoders(matcher)) as padding:
+                        found = work.together()
+                    near = 1.0 if runtime == TORCH else min(map(closeness, (work.alone(), found), exact))
                     gain = judged_quality(matcher, sample) if gated else None
                     for count in threads:
                         with on_threads(count):
-                            speed = _median_ms(single, items), _per_second(batch, many)
-                        rows.append(Measured(runtime, count, *speed, near, gain))
+                            speed = _median_ms(work.single, work.items), _per_second(work.batch, work.many)
+                        rows.append(Measured(runtime, count, *speed, near, gain, padding.share))
             use_torch(matcher)
             advance(len(threads))
     return rows
@@ -77,12 +82,28 @@ def judged_quality(matcher: Any, sample: Sample) -> float | None:
     return sample.judged.ndcg(matcher.score) if ranks else None  # type: ignore[union-attr]
 
 
-def _work(matcher: Matcher, sample: Sample) -> tuple[Callable[[Any], Any], Callable[[Any], Any], list[Any], list[Any]]:
+@dataclass(frozen=True)
+class _Work:
     """What is done with one item and with many, and the items."""
+
+    single: Callable[[Any], Any]
+    batch: Callable[[Any], Any]
+    items: list[Any]
+    many: list[Any]
+
+    def alone(self) -> np.ndarray:
+        """The outputs of single items, one below the other."""
+        return np.concatenate([np.atleast_2d(self.single(item)) for item in self.items])
+
+    def together(self) -> Any:
+        return self.batch(self.many)
+
+
+def _work(matcher: Matcher, sample: Sample) -> _Work:
     if encodes_apart(matcher):
-        return matcher.encode_query, matcher.encode_document, list(sample.queries), list(sample.documents)
+        return _Work(matcher.encode_query, matcher.encode_document, list(sample.queries), list(sample.documents))
     pairs = sample.pairs(matcher.texts)
-    return lambda pair: matcher.score([pair]), matcher.score, pairs[: len(sample.queries)], pairs
+    return _Work(lambda pair: matcher.score([pair]), matcher.score, pairs[: len(sample.queries)], pairs)
 
 
 @contextmanager

@@ -283,3 +283,13 @@ def test_without_onnxruntime_one_line_says_what_to_install(model, exported, monk
         Exported.load(exported)
     with pytest.raises(LimbeckError, match=missing):
         export_model(model, exported.parent / "again", lambda: SAMPLE)
+
+
+def test_a_float32_export_that_is_off_in_scale_is_refused(model, tmp_path, monkeypatch):
+    """The cosine of vectors that are 1.001 times too long is 1."""
+    encode = Exported.encode_document
+    monkeypatch.setattr(Exported, "encode_document", lambda *given: 1.001 * encode(*given))
+    problem = "dual: an output is off by 0.001 of the largest one on texts of texts of the test, more than 0.0001"
+    with pytest.raises(LimbeckError, match=f"{problem}; run the model itself, in torch$"):
+        export_model(model, tmp_path / "out", lambda: SAMPLE)
+    assert not (tmp_path / "out").exists()
