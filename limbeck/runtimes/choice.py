@@ -40,13 +40,12 @@ def require_runtime(name: str, option: str | None = "--runtime", only_run: bool 
     """Refuse what names no runtime, and one whose packages are not installed; `option` is None if the user chose none
     by its name.
     """
-    said = f"{option} {name}: " if option else ""
     if name != AUTO and name not in PACKAGES:
         known = [*RUNTIMES, AUTO]
-        raise LimbeckError(f"{said}no such runtime; {did_you_mean(name, known)}")
+        raise LimbeckError(f"{option or 'runtime'} {name}: no such runtime; {did_you_mean(name, known)}")
     missing = missing_package(name, only_run) if name != AUTO else None
     if missing is not None:
-        other = f", or use {option} torch" if option else ""
+        said, other = (f"{option} {name}: ", f", or use {option} torch") if option else ("", "")
         raise LimbeckError(f"{said}{missing} is not installed; run `pip install 'limbeck[{PACKAGES[name][1]}]'`{other}")
     return name
 

@@ -24,6 +24,7 @@ from limbeck.progress import progress, reporting, say
 from limbeck.runtimes.choice import FLOAT32
 from limbeck.runtimes.padding import counted_padding
 from limbeck.runtimes.sample import Sample
+from limbeck.runtimes.sessions import NeedsTorch
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.stores.ragged import Ragged
 
@@ -60,7 +61,7 @@ def measure(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequ
             try:
                 use_runtime(matcher, runtime, sample)
             except LimbeckError as error:  # its outputs are not torch's
-                say(str(error))
+                say(f"{error.problem if isinstance(error, NeedsTorch) else error}; it is left out")
             if matcher.runtime == runtime:
                 with reporting(None):
                     with counted_padding(encoders(matcher)) as padding:

@@ -58,6 +58,25 @@ def test_the_table_has_every_runtime_and_the_choice(limbeck, models, beir):
     assert all(row["lost"] is None and 0 <= row["padding"] < 1 for row in found["rows"])
 
 
+def test_one_pair_is_enough_to_measure_on(limbeck, models, tmp_path):
+    """One score has no correlation: float32 has to be the same, and 8 bits are not."""
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("text_a,text_b,label\ncopy a file,how to sort a list,1\n")
+    found = json.loads(limbeck("runtimes", models["cross_encoder"], pairs, "--json").out)
+    verdicts = {row["runtime"]: (row["closeness"], row["verdict"]) for row in found["rows"]}
+    assert verdicts["onnx"] == (1.0, "kept") and verdicts["int8"] == (0.0, "below the gate")
+    command = ("export", models["cross_encoder"], "--data", pairs, "--out")
+    assert limbeck(*command, tmp_path / "exact").code == 0
+    assert_one_line_about(limbeck(*command, tmp_path / "rounded", "--int8"), "closeness 0.0000", "leave out --int8")
+
+
+def test_a_runtime_that_differs_is_left_out_of_the_table(limbeck, models, beir, monkeypatch):
+    monkeypatch.setattr(trace, "difference", lambda *_: 0.25)
+    done = limbeck("runtimes", models["dual_encoder"], beir)
+    assert done.code == 0 and "onnx " not in done.out and "torch " in done.out
+    assert "differs from torch by 0.25, from BertModel on; it is left out\n" in done.err
+
+
 def test_mistakes_are_one_line(limbeck, models, beir, tmp_path):
     wrong = limbeck("runtimes", models["dual_encoder"], beir, "--threads", "none")
     assert_one_line_about(wrong, "--threads none", "e.g. 1,4")
