@@ -1,8 +1,8 @@
 """The fastest runtime that keeps the quality, by a measurement on this machine that is made once and remembered.
 
 `runtimes/` in the cache folder keeps it, under the model's identity, the processor's name, the number of threads and
-the versions of all libraries, once for the data that were measured on and once for all others; it can be deleted at
-any time.
+the versions of Limbeck and all libraries, once for the files that were measured on, as they were, and once for all
+other data. It can be deleted at any time.
 """
 
 from __future__ import annotations
