@@ -29,14 +29,16 @@ from sentence_transformers import SentenceTransformer
 from limbeck.data.pydocs import load_pydocs
 from limbeck.matchers import build, load, matcher_config
 from limbeck.matchers.chunks import BLOCK, prepare_chunks
+from limbeck.matchers.encoders import encoders
 from limbeck.matchers.names import resolve
 from limbeck.matchers.splitting import USUAL
 from limbeck.progress import reporting
 from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.padding import Padding
 from limbeck.runtimes.use import use_runtime
 
 Pairs = list[tuple[str, str]]
-Contestant = tuple[Callable[[Any], Any], "Padding"]
+Contestant = tuple[Callable[[Any], Any], Padding]
 THEIRS = "sentence-transformers torch"
 BATCH = 32
 EACH = 20  # documents of a query
@@ -61,33 +63,25 @@ def pairs_of(queries: int, each: int) -> Pairs:
     return found
 
 
-class Padding:
-    """Counts the tokens that pass through a module, and those that are no padding."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.all = self.real = 0
-        module.register_forward_pre_hook(self.count)
-
-    def count(self, module: torch.nn.Module, given: tuple[Any, ...]) -> None:
-        mask = given[0]["attention_mask"]
-        self.all, self.real = self.all + mask.numel(), self.real + int(mask.sum())
-
-    @property
-    def share(self) -> float:
-        return 1 - self.real / self.all if self.all else 0.0
+def count_padding(model: torch.nn.Module) -> Padding:
+    """Counts what passes through the transformers of a model from now on."""
+    padding = Padding()
+    for transformer in encoders(model):
+        padding.watch(transformer)
+    return padding
 
 
-def encoders(folder: str, runtimes: list[str]) -> dict[str, Contestant]:
+def dual_encoders(folder: str, runtimes: list[str]) -> dict[str, Contestant]:
     """How each of them encodes passages, and its padding."""
     theirs: Any = SentenceTransformer(folder, device="cpu")
 
     def encode(texts: list[str]) -> Any:
         return theirs.encode_document(texts, batch_size=BATCH, show_progress_bar=False)
 
-    found: dict[str, Contestant] = {THEIRS: (encode, Padding(theirs[0]))}
+    found: dict[str, Contestant] = {THEIRS: (encode, count_padding(theirs))}
     for runtime in runtimes:
         matcher: Any = use_runtime(load(folder, device="cpu"), runtime)
-        found[runtime] = matcher.encode_document, Padding(matcher.tower.model[0])
+        found[runtime] = matcher.encode_document, count_padding(matcher)
     return found
 
 
@@ -98,10 +92,10 @@ def cross_encoders(folder: str, runtimes: list[str]) -> dict[str, Contestant]:
     def predict(pairs: Pairs) -> Any:
         return theirs.predict(pairs, batch_size=BATCH, show_progress_bar=False)
 
-    found: dict[str, Contestant] = {THEIRS: (predict, Padding(theirs[0]))}
+    found: dict[str, Contestant] = {THEIRS: (predict, count_padding(theirs))}
     for runtime in runtimes:
         matcher: Any = use_runtime(load(folder, device="cpu"), runtime)
-        found[runtime] = matcher.score, Padding(matcher.model[0])
+        found[runtime] = matcher.score, count_padding(matcher)
     return found
 
 
@@ -172,7 +166,7 @@ def main() -> None:
     tokens = {}
     with tempfile.TemporaryDirectory() as name, reporting(None):
         if asked.what == "passages":
-            rows = measure(encoders(str(resolve(asked.start)), runtimes), passages_of(asked.count), asked.rounds)
+            rows = measure(dual_encoders(str(resolve(asked.start)), runtimes), passages_of(asked.count), asked.rounds)
         else:
             folder, pairs = str(Path(name) / "model"), pairs_of(asked.count // EACH, EACH)
             build(matcher_config(kind="cross_encoder", start=asked.start)).save_pretrained(folder)

@@ -10,6 +10,10 @@ from pathlib import Path
 # x86 without these adds pairs of byte products in 16 bits, which 8-bit weights overflow. ARM adds them in 32 bits.
 EXACT_SUMS = {"avx512_vnni", "avx_vnni", "asimddp"}
 BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # the last one is ARM's
+NUMBERS = {
+    "family/model/stepping": ("cpu family", "model", "stepping"),
+    "implementer/part/variant/revision": ("CPU implementer", "CPU part", "CPU variant", "CPU revision"),
+}
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -30,11 +34,17 @@ def cores() -> int:
 
 
 def processor_name() -> str:
-    """Such as "AMD EPYC 7B13"; a choice that was measured on one processor says nothing of another."""
+    """Such as "AMD EPYC 7B13"; a choice that was measured on one processor says nothing of another.
+
+    ARM's Linux has numbers instead of a name. Other systems give little more than the architecture, so the number of
+    cores helps to tell processors apart.
+    """
     facts = _cpuinfo()
-    name = facts.get("model name") or platform.processor() or platform.machine() or "unknown"
-    numbers = [facts[key] for key in ("cpu family", "model", "stepping") if key in facts]
-    return " ".join([name, *(["family/model/stepping", "/".join(numbers)] if numbers else [])])
+    if not facts:
+        return " ".join(filter(None, [platform.processor(), platform.machine(), f"{os.cpu_count()} cores"]))
+    name = facts.get("model name") or platform.machine()
+    found = {title: [facts[key] for key in keys if key in facts] for title, keys in NUMBERS.items()}
+    return " ".join([name, *(f"{title} {'/'.join(values)}" for title, values in found.items() if values)])
 
 
 def _flags() -> set[str]:

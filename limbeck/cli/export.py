@@ -41,13 +41,14 @@ def register(app: typer.Typer) -> None:
                 raise LimbeckError(f"{name} requires --int8; leave it out")
         if gate is not None and max_loss is not None:
             raise LimbeckError("--gate and --max-loss are two limits of one gate; leave one of them out")
-        require_runtime("int8" if int8 else "onnx")
+        require_runtime("int8" if int8 else "onnx", None)
         require_model(model)
         require_data(data)
         from limbeck import api
 
         most = max_loss / 100 if max_loss is not None else None
         done = api.export(model, out, int8=int8, data=data, gate=gate, max_loss=most, progress=True)
+        usual = gate is None and max_loss is None
         facts = {
             "out": str(done.folder),
             "runtime": done.runtime,
@@ -56,6 +57,9 @@ def register(app: typer.Typer) -> None:
             "judged": done.judged,
             "ndcg@10": done.ndcg,
             "ndcg@10 of the model": done.exact_ndcg,
+            "lost": done.lost,
+            "verdict": "the quality is kept" if usual else "the quality is above the limit you set",
+            "largest_difference": done.off,
             "bytes": done.bytes,
         }
         if as_json:
@@ -66,4 +70,4 @@ def register(app: typer.Typer) -> None:
         if done.lost is not None:
             change = f"{done.lost:.1%} lost" if done.lost > 0 else "nothing lost"
             print(f"nDCG@10 {done.ndcg:.4f}, and {done.exact_ndcg:.4f} of the model: {change}, on {done.judged}")
-        print("the quality is kept" if gate is None and max_loss is None else "the quality is above the limit you set")
+        print(facts["verdict"])

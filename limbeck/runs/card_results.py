@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -100,7 +101,7 @@ def machine(threads: bool = True) -> str:
         return torch.cuda.get_device_name(device)
     if device.type != "cpu":
         return device.type
-    name, count = processor_name().partition(" family/")[0], torch.get_num_threads()
+    name, count = re.sub(r" (family|implementer)/.*", "", processor_name()), torch.get_num_threads()
     return f"{name} ({count} {'thread' if count == 1 else 'threads'})" if threads else name
 
 

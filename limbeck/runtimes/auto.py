@@ -1,36 +1,47 @@
 """The fastest runtime that keeps the quality, by a measurement on this machine that is made once and remembered.
 
 `runtimes/` in the cache folder keeps it, under the model's identity, the processor's name, the number of threads and
-the versions of all libraries, once for the data that were measured on and once for all others; it can be deleted at
-any time.
+the versions of Limbeck and all libraries, once for the files that were measured on, as they were, and once for all
+other data. It can be deleted at any time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from limbeck.data.cache import cache_directory
+from limbeck.data.cache import cache_directory, file_state
+from limbeck.errors import LimbeckError
 from limbeck.files import digest
 from limbeck.matchers.base import Matcher
 from limbeck.matchers.encoders import encoders
 from limbeck.processor import processor_name
 from limbeck.progress import say
-from limbeck.runtimes.choice import FLOAT32, RUNTIMES, installed_runtimes, measured_source, size_of_job
+from limbeck.runtimes.choice import (
+    FLOAT32,
+    RUNTIMES,
+    installed_runtimes,
+    installed_versions,
+    measured_source,
+    size_of_job,
+)
 from limbeck.runtimes.gate import Gate, lost
+from limbeck.runtimes.graph_cache import keeping
 from limbeck.runtimes.job_size import LONG
 from limbeck.runtimes.measure import Measured, measure
 from limbeck.runtimes.sample import Sample, sample_at_hand
+from limbeck.runtimes.sessions import NeedsTorch
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.sealed import read_if_whole, write_sealed
 from limbeck.stores.manifest import canonical
 
-LIBRARIES = ("torch", "transformers", "onnxruntime", "openvino", "nncf")
+LIBRARIES = (
+    "limbeck", "torch", "transformers", "sentence-transformers", "tokenizers", "onnx", "onnxruntime", "openvino", "nncf"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,24 +52,30 @@ class Choice:
     batch: str
     source: str
     judged: str | None  # which queries gave nDCG@10
+    threads: int  # that they were chosen for
     tried: tuple[str, ...]  # the runtimes that were measured, or could not run the model
     rows: tuple[Measured, ...]
 
     @classmethod
     def of(
-        cls, rows: Sequence[Measured], source: str, judged: str | None = None, tried: Sequence[str] = RUNTIMES
+        cls,
+        rows: Sequence[Measured],
+        source: str,
+        threads: int,
+        judged: str | None = None,
+        tried: Sequence[str] = RUNTIMES,
     ) -> Choice:
-        """The fastest of the runtimes that pass the gate, at the largest number of threads that was measured."""
-        most, exact = max(row.threads for row in rows), _exact(rows)
-        good = [row for row in rows if row.threads == most and keeps_quality(row, exact)]
+        """The fastest of the runtimes that pass the gate, on this number of threads."""
+        exact = _exact(rows)
+        good = [row for row in rows if row.threads == threads and keeps_quality(row, exact)]
         single = min(good, key=lambda row: row.single_ms).runtime
         batch = max(good, key=lambda row: row.per_second).runtime
-        return cls(single, batch, source, judged, tuple(tried), tuple(rows))
+        return cls(single, batch, source, judged, threads, tuple(tried), tuple(rows))
 
     def among(self, runtimes: Sequence[str]) -> Choice:
         """The choice if there were no other runtimes than these."""
         rows = [row for row in self.rows if row.runtime in runtimes]
-        return Choice.of(rows, self.source, self.judged, self.tried)
+        return Choice.of(rows, self.source, self.threads, self.judged, self.tried)
 
     def lost(self, row: Measured) -> float | None:
         """The share of torch's nDCG@10 that a runtime loses."""
@@ -85,8 +102,8 @@ def use_best(matcher: Matcher, single: bool) -> Matcher:
     if not _can_choose(matcher):
         return matcher
     found = remembered(matcher, measured_source(), installed_runtimes())
-    choice = found or choose(matcher, sample_at_hand(), [torch.get_num_threads()])
-    return use_runtime(matcher, choice.single if single else choice.batch)
+    choice = found or choose(matcher, sample_at_hand(), [])
+    return _use(matcher, choice, single)
 
 
 def use_default(matcher: Matcher, single: bool) -> Matcher:
@@ -100,29 +117,39 @@ def use_default(matcher: Matcher, single: bool) -> Matcher:
     choice = remembered(matcher, None, runtimes)
     can_remember = cache_directory("runtimes") is not None
     if choice is None and not single and can_remember and size_of_job(matcher) >= LONG:
-        choice = choose(matcher, sample_at_hand(), [torch.get_num_threads()], runtimes)
+        choice = choose(matcher, sample_at_hand(), [], runtimes)
     if choice is None:
         return matcher
-    best = choice.among(runtimes)
-    return use_runtime(matcher, best.single if single else best.batch)
+    return _use(matcher, choice.among(runtimes), single)
+
+
+def _use(matcher: Matcher, choice: Choice, single: bool) -> Matcher:
+    try:
+        use_runtime(matcher, choice.single if single else choice.batch)
+    except LimbeckError as error:  # nobody asked for this runtime
+        say(f"the model stays in torch: {error.problem if isinstance(error, NeedsTorch) else error}")
+    return matcher
 
 
 def _can_choose(matcher: Matcher) -> bool:
     return not matcher.bf16 and matcher.device.type == "cpu" and bool(encoders(matcher))
 
 
-def choose(matcher: Matcher, sample: Sample, threads: list[int], runtimes: Sequence[str] | None = None) -> Choice:
-    """Measure runtimes, by default all that are installed, on a sample, and remember the best."""
-    before, tried = matcher.runtime, list(runtimes or installed_runtimes())
+def choose(matcher: Matcher, sample: Sample, threads: Sequence[int], runtimes: Sequence[str] | None = None) -> Choice:
+    """Measure runtimes, by default all that are installed, on a sample, and remember the best on as many threads as
+    torch has. Other numbers of threads are measured too.
+    """
+    before, tried, usual = matcher.runtime, list(runtimes or installed_runtimes()), torch.get_num_threads()
     use_torch(matcher)
     say(f"measuring {', '.join(tried)} on texts of {sample.source}")
-    rows = measure(matcher, sample, threads, tried)
+    rows = measure(matcher, sample, sorted({*threads, usual}), tried)
     judged = str(sample.judged) if any(row.ndcg is not None for row in rows) else None
-    choice = Choice.of(rows, sample.source, judged, tried)
-    for source in (sample.source, measured_source(), None):
-        place = _place(matcher, max(threads), source)
-        if place is not None:
-            write_sealed(place, {**asdict(choice), "rows": [asdict(row) for row in choice.rows]})
+    choice = Choice.of(rows, sample.source, usual, judged, tried)
+    with keeping("the measurement"):
+        for source in dict.fromkeys((sample.source, measured_source(), None)):
+            place = _place(matcher, usual, source)
+            if place is not None:
+                write_sealed(place, {**asdict(choice), "rows": [asdict(row) for row in choice.rows]})
     use_runtime(matcher, before)
     return choice
 
@@ -137,7 +164,7 @@ def remembered(matcher: Matcher, source: str | None, runtimes: Sequence[str]) ->
         return None
     try:
         rows = tuple(Measured(**row) for row in record["rows"])
-        choice = Choice.of(rows, record["source"], record["judged"], record["tried"])
+        choice = Choice.of(rows, record["source"], record["threads"], record["judged"], record["tried"])
     except (KeyError, TypeError, ValueError):  # another version's
         return None
     return choice if set(runtimes) <= set(choice.tried) else None
@@ -152,14 +179,14 @@ def _place(matcher: Matcher, threads: int, source: str | None = None) -> Path | 
         "model": identity,
         "processor": processor_name(),
         "threads": threads,
-        "versions": [_version(name) for name in LIBRARIES],
-        "data": str(Path(source).resolve()) if source is not None and Path(source).exists() else source,
+        "versions": installed_versions(*LIBRARIES),
+        "data": _state_of(source) if source is not None else None,
     }
     return folder / f"{digest(canonical(key))}.json"
 
 
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+def _state_of(source: str) -> str:
+    """A value that changes with the files of a data set; for built-in data and hub sets, the name."""
+    place = Path(source).expanduser()
+    files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
+    return digest(str(place.resolve()), *(f"{file} {file_state(file)}" for file in files)) if files else source

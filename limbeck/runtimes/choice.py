@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
     from limbeck.matchers.base import Matcher
 
 AUTO = "auto"
+OPENVINO = "openvino"
 CALIBRATED = "openvino-int8"  # needs texts, to see the range of each layer's inputs
 PACKAGES = {  # what each runtime needs to run a graph and, last, to make one; and the extra that installs it
     "torch": ((), ""),
     "onnx": (("onnxruntime", "onnx"), "onnx"),
     "int8": (("onnxruntime", "onnx"), "onnx"),
-    "openvino": (("openvino", "onnxruntime", "onnx"), "openvino"),
+    OPENVINO: (("openvino", "onnxruntime", "onnx"), "openvino"),
     CALIBRATED: (("openvino", "nncf", "onnxruntime", "onnx"), "openvino"),
 }
 RUNTIMES = tuple(PACKAGES)
-FLOAT32 = ("torch", "onnx", "openvino")  # the same numbers to 1e-4, so the same identity of what is stored
+FLOAT32 = ("torch", "onnx", OPENVINO)  # the same numbers to 1e-4, so the same identity of what is stored
 
 
 def missing_package(runtime: str, only_run: bool = False) -> str | None:
@@ -34,21 +36,35 @@ def missing_package(runtime: str, only_run: bool = False) -> str | None:
     return next((name for name in needed if find_spec(name) is None), None)
 
 
-def require_runtime(name: str, option: str = "--runtime", only_run: bool = False) -> str:
-    """Refuse what names no runtime, and one whose packages are not installed."""
+def require_runtime(name: str, option: str | None = "--runtime", only_run: bool = False) -> str:
+    """Refuse what names no runtime, and one whose packages are not installed; `option` is None if the user chose none
+    by its name.
+    """
     if name != AUTO and name not in PACKAGES:
         known = [*RUNTIMES, AUTO]
-        raise LimbeckError(f"{option} {name}: no such runtime; {did_you_mean(name, known)}")
+        raise LimbeckError(f"{option or 'runtime'} {name}: no such runtime; {did_you_mean(name, known)}")
     missing = missing_package(name, only_run) if name != AUTO else None
     if missing is not None:
-        remedy = f"run `pip install 'limbeck[{PACKAGES[name][1]}]'`, or use {option} torch"
-        raise LimbeckError(f"{option} {name}: {missing} is not installed; {remedy}")
+        said, other = (f"{option} {name}: ", f", or use {option} torch") if option else ("", "")
+        raise LimbeckError(f"{said}{missing} is not installed; run `pip install 'limbeck[{PACKAGES[name][1]}]'`{other}")
     return name
 
 
 def installed_runtimes() -> list[str]:
     """The runtimes whose packages are installed."""
     return [name for name in RUNTIMES if missing_package(name) is None]
+
+
+def installed_versions(*names: str) -> list[str]:
+    """The versions of packages; nothing for one that is not installed."""
+    return [_version(name) for name in names]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 Size = Callable[["Matcher"], int]  # how many texts or pairs a matcher will run, as far as that is known

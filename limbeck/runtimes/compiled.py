@@ -14,16 +14,17 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.tower import config_digest
-from limbeck.processor import weight_bits
+from limbeck.processor import processor_name, weight_bits
 from limbeck.runtimes.calibrated import Inputs, inputs_digest, with_calibrated_products
-from limbeck.runtimes.choice import CALIBRATED
-from limbeck.runtimes.graph_cache import cached_graph
-from limbeck.runtimes.inputs import CannotExport, Signature
+from limbeck.runtimes.choice import CALIBRATED, OPENVINO, installed_versions
+from limbeck.runtimes.graph_cache import cached_graph, checked_once
+from limbeck.runtimes.inputs import CannotExport, NothingToRound, Signature
 from limbeck.runtimes.int8 import with_int8_weights
 from limbeck.runtimes.sessions import Session, open_session
-from limbeck.runtimes.trace import OPSET, float32_graph
+from limbeck.runtimes.trace import OPSET, float32_graph, require_same
 
 NOTHING = (None, False)  # what an option is that asks for nothing
+MAKERS = ("onnx", "onnxruntime")  # of a graph, beside torch; the last one checks it too
 
 
 class CompiledEncoder:
@@ -62,7 +63,14 @@ class CompiledEncoder:
         threads = torch.get_num_threads()
         known = self._sessions.get(signature)
         if known is None or known[0] != threads:
-            known = threads, open_session(self.runtime, self.graph(signature), threads)
+            session = open_session(self.runtime, self.graph(signature), threads, "--runtime")
+            if self.runtime == OPENVINO:  # onnxruntime was checked when the graph was made
+                checked_once(
+                    self._key(signature),
+                    [OPENVINO, *installed_versions(OPENVINO), processor_name()],
+                    lambda: require_same(session, self.encoder, self.torch_forward, signature),
+                )
+            known = threads, session
             self._sessions[signature] = known
         return known[1]
 
@@ -77,7 +85,7 @@ class CompiledEncoder:
         def rounded() -> bytes:
             graph, products = with_int8_weights(plain(), bits)
             if not products:
-                raise CannotExport("it has no product with a weight that could be rounded")
+                raise NothingToRound
             return graph
 
         if self.runtime == "int8":
@@ -102,5 +110,10 @@ class CompiledEncoder:
             "attention": getattr(self.encoder.config, "_attn_implementation", None),
             "inputs": [list(each) for each in signature.inputs],
             "pooled": signature.pooled,
-            "versions": [OPSET, torch.__version__, transformers.__version__],
+            "versions": [
+                OPSET,
+                torch.__version__,
+                transformers.__version__,
+                *installed_versions("onnx", "onnxruntime"),
+            ],
         }

@@ -21,15 +21,16 @@ from limbeck.matchers import load
 from limbeck.matchers.chunks import SIDES
 from limbeck.matchers.device_choice import using_device
 from limbeck.matchers.encoding_matcher import encodes_apart
-from limbeck.runtimes.export_routes import Parts, parts_of
+from limbeck.runtimes.choice import require_runtime
+from limbeck.runtimes.export_routes import IN_TORCH, Parts, parts_of, refusal
 from limbeck.runtimes.exported import FACTS, FORMAT, GRAPH, PAIR, SIMILARITIES, TAIL, TOKENIZER, Exported
 from limbeck.runtimes.gate import Gate, lost
-from limbeck.runtimes.measure import closeness, judged_quality
+from limbeck.runtimes.measure import EQUAL, closeness, judged_quality, largest_difference
 from limbeck.runtimes.sample import Sample
 from limbeck.stores.ragged import Ragged
 
 PORTABLE_BITS = 7  # of 8-bit weights: the folder may be used on a processor without exact sums
-FLOAT32 = 0.9999  # the least mean cosine of an exported float32 model
+FLOAT32 = Gate(0.9999, None)  # of an exported float32 model, which has to be equal in every output too
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Written:
     runtime: str
     bytes: int
     source: str
-    cosine: float  # the mean, of its vectors to the original's; a cross-encoder's correlation of scores
+    cosine: float  # mean cosine to the original's queries or documents, the lower; a cross-encoder's correlation
+    off: float  # the largest difference to the original's outputs, as a share of the largest of these
     judged: str | None = None  # which queries gave nDCG@10
     ndcg: float | None = None
     exact_ndcg: float | None = None  # of the original
@@ -64,12 +66,11 @@ def export_model(
     """
     folder, runtime = Path(out).expanduser(), "int8" if int8 else "onnx"
     require_empty_or_absent(folder, "name a folder that does not exist")
+    require_runtime(runtime, None)
     with using_device("cpu"):
         matcher = load(model)
     if matcher.texts != 2:
-        raise LimbeckError(
-            f"{model}: cannot be exported: it reads {matcher.texts} texts; use --runtime {runtime} instead"
-        )
+        raise refusal(str(model), f"it reads {matcher.texts} texts", f"run the model itself with --runtime {runtime}")
     parts = parts_of(matcher, runtime, PORTABLE_BITS, str(model))
     sample = read_sample()
     exact, exact_ndcg = _outputs(matcher, sample), judged_quality(matcher, sample)
@@ -77,17 +78,22 @@ def export_model(
         _write(place, matcher, parts, runtime)
         found = Exported.load(place, torch.get_num_threads())
         mine = _outputs(found, sample)
-        near = closeness(mine, exact) if mine.shape == exact.shape else 0.0
+        near, off = _compared(mine, exact)
         ndcg = judged_quality(found, sample) if exact_ndcg is not None else None
         size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
         judged = str(sample.judged) if ndcg is not None else None
-        done = Written(folder, runtime, size, sample.source, near, judged, ndcg, exact_ndcg)
-        _require_quality(done, str(model), (gate or Gate()) if int8 else Gate(FLOAT32, None))
+        done = Written(folder, runtime, size, sample.source, near, off, judged, ndcg, exact_ndcg)
+        _require_quality(done, str(model), (gate or Gate()) if int8 else FLOAT32)
     return done
 
 
 def _require_quality(done: Written, model: str, gate: Gate) -> None:
-    """Refuse what fails the gate, with the limit that would accept it."""
+    """Refuse what fails the gate, with the limit that would accept it; in float32, what is not equal."""
+    if done.runtime != "int8" and not done.off <= EQUAL:
+        problem = (
+            f"an output is off by {done.off:.2g} of the largest one on texts of {done.source}, more than {EQUAL:g}"
+        )
+        raise LimbeckError(f"{model}: {problem}; {IN_TORCH}")
     if gate.passes(done.cosine, done.lost):
         return
     if done.lost is None or gate.loss is None:
@@ -97,7 +103,7 @@ def _require_quality(done: Written, model: str, gate: Gate) -> None:
         values = f"nDCG@10 {done.ndcg:.4f}, and {done.exact_ndcg:.4f} of the original, on {done.judged}"
         problem = f"{values} of {done.source}: {done.lost:.1%} lost, more than {gate.loss:.1%}"
         accepted = f"--max-loss {np.ceil(done.lost * 1000) / 10:g}"
-    remedy = f"leave out --int8, or accept it with {accepted}" if done.runtime == "int8" else "use --runtime torch"
+    remedy = f"leave out --int8, or accept it with {accepted}" if done.runtime == "int8" else IN_TORCH
     raise LimbeckError(f"{model}: {problem}; {remedy}")
 
 
@@ -148,12 +154,19 @@ def _drop_transformers(place: Path) -> None:
                 file.unlink()
 
 
-def _outputs(model: Any, sample: Sample) -> np.ndarray:
-    """What is compared: vectors of texts, or of their tokens, one below the other; scores of a cross-encoder."""
+def _outputs(model: Any, sample: Sample) -> list[np.ndarray]:
+    """What is compared: the vectors of queries and of documents, or of their tokens; scores of a cross-encoder."""
     apart = PAIR not in model.routes if isinstance(model, Exported) else encodes_apart(model)
     if not apart:
-        return np.asarray(model.score(sample.pairs()))
-    return np.concatenate([_flat(model.encode_query(sample.queries)), _flat(model.encode_document(sample.documents))])
+        return [np.asarray(model.score(sample.pairs()))]
+    return [_flat(model.encode_query(sample.queries)), _flat(model.encode_document(sample.documents))]
+
+
+def _compared(mine: list[np.ndarray], exact: list[np.ndarray]) -> tuple[float, float]:
+    """The lowest closeness and the largest difference."""
+    if [each.shape for each in mine] != [each.shape for each in exact]:
+        return 0.0, float("inf")
+    return min(map(closeness, mine, exact)), max(map(largest_difference, mine, exact))
 
 
 def _flat(encoded: Any) -> np.ndarray:

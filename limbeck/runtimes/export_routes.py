@@ -13,21 +13,22 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
 from limbeck.errors import LimbeckError
-from limbeck.matchers.base import Matcher
 from limbeck.matchers.chunks import SIDES, Side
 from limbeck.matchers.static import tokens_read
 from limbeck.runtimes.compiled import CompiledEncoder
 from limbeck.runtimes.exported import PAIR
 from limbeck.runtimes.exported_route import Encoder, Route
-from limbeck.runtimes.inputs import Signature
+from limbeck.runtimes.inputs import CannotExport, NothingToRound, Signature
 from limbeck.runtimes.int8 import with_int8_weights
+from limbeck.runtimes.sessions import NeedsTorch
 from limbeck.runtimes.single import TRIED
 from limbeck.runtimes.tail import Step
 from limbeck.runtimes.tail_of_modules import pair_steps, steps_of, table_steps, token_steps
 from limbeck.runtimes.trace import float32_graph
-from limbeck.runtimes.use import use_runtime, use_torch
+from limbeck.runtimes.use import require_in, use_torch
 
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+IN_TORCH = "run the model itself, in torch"
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,24 @@ class CannotWrite(Exception):
 def parts_of(matcher: Any, runtime: str, bits: int, name: str) -> Parts:
     """The parts of a matcher in a runtime; a matcher that needs torch is refused. It ends in torch."""
     try:
-        if matcher.encoding(0) is not None:
-            return _of_towers(matcher, runtime, bits)
-        return _of_pairs(matcher, runtime, bits)
+        found = (_of_pairs if matcher.encoding(0) is None else _of_towers)(matcher, runtime, bits)
+        if runtime == "int8" and all(part.graph is None for part in found.parts):
+            raise NothingToRound
+        return found
     except CannotWrite as error:
-        raise LimbeckError(f"{name}: cannot be exported: {error}; use --runtime {runtime} instead") from error
+        raise refusal(name, error, f"run the model itself with --runtime {runtime}") from error
+    except NothingToRound as error:
+        raise refusal(name, error, "leave out --int8") from error
+    except CannotExport as error:
+        raise refusal(name, f"it has no graph ({error})", IN_TORCH) from error
+    except NeedsTorch as error:
+        raise refusal(name, error.problem, IN_TORCH) from error
     finally:
         use_torch(matcher)
+
+
+def refusal(name: str, why: object, remedy: str) -> LimbeckError:
+    return LimbeckError(f"{name}: cannot be exported: {why}; {remedy}")
 
 
 def _of_towers(matcher: Any, runtime: str, bits: int) -> Parts:
@@ -78,19 +90,13 @@ def _of_towers(matcher: Any, runtime: str, bits: int) -> Parts:
         raise CannotWrite(f"the {matcher.interaction.name} of this {matcher.kind} reads more than vectors, in torch")
     by_token = matcher.encoding(0).tokens == "ragged"
     if any(isinstance(tower.transformer(side), Transformer) for side in SIDES):
-        _run_in(matcher, runtime)
+        require_in(matcher, runtime)
     found = Parts()
     for side in SIDES:
         first = tower.transformer(side)
         make = _table_route if isinstance(first, StaticEmbedding) else _text_route
         found.routes[side] = make(found, tower, side, by_token, bits)
     return found
-
-
-def _run_in(matcher: Matcher, runtime: str) -> None:
-    use_runtime(matcher, runtime)
-    if matcher.runtime != runtime:
-        raise CannotWrite("it has no graph")
 
 
 def _text_route(found: Parts, tower: Any, side: Side, by_token: bool, bits: int) -> dict[str, Any]:
@@ -201,7 +207,7 @@ def _of_pairs(matcher: Any, runtime: str, bits: int) -> Parts:
     if whole:
         found.parts.append(_classifier(first, features, runtime, bits))
     else:
-        _run_in(matcher, runtime)
+        require_in(matcher, runtime)
         found.parts.append(_graph_part(first, first.model.forward, features, bits))
     found.routes[PAIR] = {
         "encoder": 0,
@@ -217,5 +223,7 @@ def _classifier(part: Any, features: Any, runtime: str, bits: int) -> Part:
     given = {name: features[name].numpy() for name in INPUTS if name in features}
     graph = float32_graph(part.model, part.model.forward, Signature.of(given, False, logits=True))
     if runtime == "int8":
-        graph, _ = with_int8_weights(graph, bits)
+        graph, products = with_int8_weights(graph, bits)
+        if not products:
+            raise NothingToRound
     return Part(_bare(part.tokenizer.backend_tokenizer), graph, padding=int(part.tokenizer.pad_token_id or 0))

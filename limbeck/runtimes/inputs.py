@@ -13,10 +13,18 @@ AXES = {2: {0: "texts", 1: "tokens"}, 4: {0: "texts", 2: "tokens", 3: "tokens"}}
 STATES, POOLED, LOGITS = "last_hidden_state", "pooler_output", "logits"  # outputs, by their names in transformers
 KNOWN = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 MOST = 48  # tokens of a made-up text
+LONG = 300  # of one that is longer than most passages
 
 
 class CannotExport(Exception):
     """Why a transformer has no graph, in a few words."""
+
+
+class NothingToRound(CannotExport):
+    """A transformer has a graph, but no 8-bit one."""
+
+    def __init__(self) -> None:
+        super().__init__("it has no product with a weight that could be rounded")
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,8 @@ def real_tokens(given: Mapping[str, Tensor]) -> Tensor:
     return mask[:, 0, 0] == 0 if mask.ndim == 4 else mask.bool()
 
 
-def longest(encoder: nn.Module) -> int:
+def longest(encoder: nn.Module, most: int = MOST) -> int:
     """Tokens of the longest made-up text; some models keep two positions for themselves."""
-    positions = getattr(encoder.config, "max_position_embeddings", None) or MOST + 2
-    return max(1, min(MOST, int(positions) - 2))
+    sizes = (getattr(encoder.config, name, None) for name in ("max_position_embeddings", "n_positions"))
+    positions = next((int(size) for size in sizes if size), MOST + 2)
+    return max(1, min(most, positions - 2))

@@ -12,6 +12,14 @@ from limbeck.errors import LimbeckError, first_line
 from limbeck.runtimes.choice import PACKAGES, require_runtime
 
 
+class NeedsTorch(LimbeckError):
+    """A runtime cannot run a model as torch does."""
+
+    def __init__(self, problem: str, option: str = "--runtime") -> None:
+        super().__init__(f"{problem}; use {option} torch")
+        self.problem = problem
+
+
 class Session(Protocol):
     """A graph in a runtime, on a number of threads. Several threads may call `run`."""
 
@@ -23,6 +31,8 @@ class Session(Protocol):
 
 class OnnxSession:
     """A graph in onnxruntime."""
+
+    library = "onnxruntime"
 
     def __init__(self, graph: bytes, threads: int) -> None:
         import onnxruntime
@@ -40,6 +50,8 @@ class OnnxSession:
 
 class OpenVinoSession:
     """A graph in OpenVINO. It would compute in bfloat16 where the processor has it, unless float32 is asked for."""
+
+    library = "OpenVINO"
 
     def __init__(self, graph: bytes, threads: int) -> None:
         import openvino
@@ -62,12 +74,21 @@ class OpenVinoSession:
             return [np.array(self._request.get_output_tensor(at).data) for at in range(self._outputs)]
 
 
-def open_session(runtime: str, graph: bytes, threads: int, option: str = "--runtime") -> Session:
-    """A graph in a runtime other than torch; `option` is what the user chose it with."""
+AnySession = OnnxSession | OpenVinoSession
+
+
+def open_session(runtime: str, graph: bytes, threads: int, option: str | None = None) -> AnySession:
+    """A graph in a runtime other than torch.
+
+    With the option that the user chose it by, a graph that cannot be opened is a `LimbeckError`; without, a
+    `ValueError`, for the caller to name the file.
+    """
     require_runtime(runtime, option, only_run=True)
-    kind = OpenVinoSession if PACKAGES[runtime][0][0] == "openvino" else OnnxSession
+    kind: type[AnySession] = OpenVinoSession if PACKAGES[runtime][0][0] == "openvino" else OnnxSession
     try:
         return kind(graph, threads)
     except Exception as error:  # each library has errors of its own
         problem = f"the graph cannot be opened ({first_line(error)})"
-        raise LimbeckError(f"{option} {runtime}: {problem}; use {option} torch") from error
+        if option is None:
+            raise ValueError(problem) from error
+        raise NeedsTorch(f"{option} {runtime}: {problem}", option) from error

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from limbeck.errors import LimbeckError, first_line
+from limbeck.errors import first_line
 from limbeck.matchers.quiet import quiet
-from limbeck.runtimes.inputs import CannotExport, Signature, longest, made_up, real_tokens
-from limbeck.runtimes.sessions import OnnxSession, Session
+from limbeck.runtimes.inputs import LONG, CannotExport, Signature, longest, made_up, real_tokens
+from limbeck.runtimes.sessions import AnySession, NeedsTorch, OnnxSession, Session
 
 OPSET = 20
 TRACED = (3, 17)  # texts and tokens of the batch that is traced
@@ -32,6 +32,7 @@ class _ByPosition(nn.Module):
     def __init__(self, encoder: nn.Module, forward: Forward, signature: Signature) -> None:
         super().__init__()
         self.encoder, self.run, self.signature = encoder, forward, signature
+        self.eval()  # the exporter puts back the mode it found
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         found = self.run(**dict(zip(self.signature.names, values, strict=True)), return_dict=True)
@@ -40,22 +41,41 @@ class _ByPosition(nn.Module):
 
 def float32_graph(encoder: nn.Module, forward: Forward, signature: Signature) -> bytes:
     """The graph of a transformer; `forward` is its own, whatever runs it now. Refused where it differs from torch."""
-    whole = _ByPosition(encoder, forward, signature).eval()  # in evaluation: the exporter puts back the mode it found
-    texts, tokens = TRACED
-    given = made_up(encoder, signature, texts, min(tokens, longest(encoder)))
+    whole = _ByPosition(encoder, forward, signature)
     try:
-        graph = _traced(whole, given, signature.outputs, signature.axes)
+        graph = _traced(whole, _to_trace(whole), signature.outputs, signature.axes)
         session = OnnxSession(graph, 1)
-        worst = max(difference(session, whole, batch) for batch in _batches(encoder, signature))
-    except LimbeckError:
-        raise
-    except Exception as error:  # exporter, runtime and model have errors of their own
-        raise CannotExport(first_line(error) or type(error).__name__) from error
-    if not worst <= TOLERANCE:
-        layer = _first_different(whole, given, _batches(encoder, signature)[-1])
-        problem = f"in onnxruntime {type(encoder).__name__} differs from torch by {worst:.2g}, from {layer} on"
-        raise LimbeckError(f"{problem}; use --runtime torch")
+    except Exception as error:  # exporter and runtime have errors of their own
+        raise _cannot(error) from error
+    _require_same(session, whole)
     return graph
+
+
+def require_same(session: AnySession, encoder: nn.Module, forward: Forward, signature: Signature) -> None:
+    """Refuse a graph whose outputs differ from torch in this runtime."""
+    _require_same(session, _ByPosition(encoder, forward, signature))
+
+
+def _require_same(session: AnySession, whole: _ByPosition) -> None:
+    name = type(whole.encoder).__name__
+    try:
+        batches = _batches(whole)
+        off = [difference(session, whole, batch) for batch in batches]
+    except Exception as error:  # runtime and model have errors of their own
+        raise _cannot(error) from error
+    worst = max(off)
+    if not worst <= TOLERANCE:
+        layer = _first_different(type(session), whole, batches[off.index(worst)])
+        raise NeedsTorch(f"in {session.library} {name} differs from torch by {worst:.2g}, from {layer} on")
+
+
+def _cannot(error: Exception) -> CannotExport:
+    return CannotExport(first_line(error) or type(error).__name__)
+
+
+def _to_trace(whole: _ByPosition) -> dict[str, Tensor]:
+    texts, tokens = TRACED
+    return made_up(whole.encoder, whole.signature, texts, min(tokens, longest(whole.encoder)))
 
 
 def _traced(
@@ -77,10 +97,10 @@ def _traced(
     return buffer.getvalue()
 
 
-def _batches(encoder: nn.Module, signature: Signature) -> list[dict[str, Tensor]]:
-    most = longest(encoder)
-    shapes = ((1, min(2, most)), (2, min(9, most)), (5, most))
-    return [made_up(encoder, signature, *shape, seed) for seed, shape in enumerate(shapes, 1)]
+def _batches(whole: _ByPosition) -> list[dict[str, Tensor]]:
+    most = longest(whole.encoder)
+    shapes = ((1, min(2, most)), (2, min(9, most)), (5, most), (2, longest(whole.encoder, LONG)))
+    return [made_up(whole.encoder, whole.signature, *shape, seed) for seed, shape in enumerate(shapes, 1)]
 
 
 def difference(session: Session, whole: nn.Module, given: Mapping[str, Tensor]) -> float:
@@ -100,24 +120,35 @@ def _off(found: Tensor, wanted: Tensor, given: Mapping[str, Tensor]) -> float:
     return float(own.max()) if torch.isfinite(own).all() else float("inf")
 
 
-def _first_different(whole: nn.Module, given: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str:
-    """The type of the first layer whose output the trace gets wrong, in the order in which layers finish."""
+def _first_different(kind: Callable[[bytes, int], Session], whole: _ByPosition, other: Mapping[str, Tensor]) -> str:
+    """The type of the first layer whose output differs, or else of the transformer."""
+    try:
+        found = _layer_that_differs(kind, whole, other)
+    except Exception:  # the layers may have no graph of their own
+        found = None
+    return found or type(whole.encoder).__name__
+
+
+def _layer_that_differs(
+    kind: Callable[[bytes, int], Session], whole: _ByPosition, other: Mapping[str, Tensor]
+) -> str | None:
+    """In the order in which layers finish."""
+    given = _to_trace(whole)
     with _recorded(whole) as seen:
         with torch.no_grad():
             whole(*given.values())
-        kinds = [kind for kind, _ in seen]
+        kinds = [layer for layer, _ in seen]
         seen.clear()
         inner = _Inner(whole, seen)
         names = [f"layer_{at}" for at in range(len(kinds))]
         axes = {name: {0: "texts", 1: "tokens"} for name in [*given, *names]}
-        graph = _traced(inner, given, names, axes)
-        found = OnnxSession(graph, 1)
-        got = found.run({name: other[name].numpy() for name in found.names})
+        session = kind(_traced(inner, given, names, axes), 1)
+        got = session.run({name: other[name].numpy() for name in session.names})
         seen.clear()
         with torch.no_grad():
             wanted = inner(*other.values())
     wrong = [_off(torch.from_numpy(mine), right, other) > TOLERANCE for mine, right in zip(got, wanted, strict=True)]
-    return kinds[wrong.index(True)] if True in wrong else type(whole).__name__
+    return kinds[wrong.index(True)] if True in wrong else None
 
 
 class _Inner(nn.Module):

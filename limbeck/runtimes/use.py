@@ -34,29 +34,34 @@ def use_runtime(matcher: Matcher, runtime: str, sample: Sample | None = None) ->
     """Run the matcher's transformers in `runtime` from now on. If one cannot be exported, a line says so, and all stay
     in torch. A runtime that is calibrated reads a sample of texts, by default of the data that the command reads.
     """
+    try:
+        require_in(matcher, runtime, sample)
+    except CannotExport as error:
+        kinds = ", ".join(dict.fromkeys(type(each).__name__ for each in encoders(matcher)))
+        say(f"--runtime {runtime}: {kinds} cannot be exported ({error}); it runs in torch")
+    return matcher
+
+
+def require_in(matcher: Matcher, runtime: str, sample: Sample | None = None) -> None:
+    """The same, but a transformer that cannot be exported raises `CannotExport`."""
     require_runtime(runtime)
     use_torch(matcher)
     if runtime == TORCH:
-        return matcher
+        return
     _require_possible(matcher, runtime)
     compiled = [CompiledEncoder(each, runtime, pooled_by_its_owner(matcher, each)) for each in encoders(matcher)]
-    try:
-        called = list(zip(compiled, _calls(matcher, compiled, lambda: try_out(matcher)), strict=True))
-        if matcher.reads_stored_outputs:  # so it may have a tower that nothing calls
-            called = [(each, calls) for each, calls in called if calls]
-        if not called or not all(calls for _, calls in called):
-            raise CannotExport("only parts of it are called")
-        if runtime == CALIBRATED:
-            texts = sample or sample_at_hand()
-            for each, calls in zip(compiled, _calls(matcher, compiled, lambda: _run(matcher, texts)), strict=True):
-                each.calls = calls
-        for each, calls in called:
-            for signature in calls:
-                each.session(signature)
-    except CannotExport as error:
-        kinds = ", ".join(dict.fromkeys(type(each.encoder).__name__ for each in compiled))
-        say(f"--runtime {runtime}: {kinds} cannot be exported ({error}); it runs in torch")
-        return matcher
+    called = list(zip(compiled, _calls(matcher, compiled, lambda: try_out(matcher)), strict=True))
+    if matcher.reads_stored_outputs:  # so it may have a tower that nothing calls
+        called = [(each, calls) for each, calls in called if calls]
+    if not called or not all(calls for _, calls in called):
+        raise CannotExport("only parts of it are called")
+    if runtime == CALIBRATED:
+        texts = sample or sample_at_hand()
+        for each, calls in zip(compiled, _calls(matcher, compiled, lambda: _run(matcher, texts)), strict=True):
+            each.calls = calls
+    for each, calls in called:
+        for signature in calls:
+            each.session(signature)
     compiled = [each for each, _ in called]
     for each in compiled:
         each.encoder.forward = each
@@ -64,7 +69,6 @@ def use_runtime(matcher: Matcher, runtime: str, sample: Sample | None = None) ->
     matcher.computed = _computed(compiled, runtime)
     for tower in _towers(matcher):
         tower.single = short_ways(tower, compiled)
-    return matcher
 
 
 def use_torch(matcher: Matcher) -> None:

@@ -19,7 +19,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 import limbeck as lb
 from limbeck.errors import LimbeckError
+from limbeck.file_list import NAME, write_list
 from limbeck.matchers import build, load, matcher_config
+from limbeck.runtimes import export_routes, trace
 from limbeck.runtimes import exported as exported_module
 from limbeck.runtimes.export import export_model
 from limbeck.runtimes.exported import Exported
@@ -306,7 +308,9 @@ REFUSED = {
 def test_what_needs_torch_is_refused_with_the_reason(name, tiny_bert, tmp_path):
     own, reason = REFUSED[name]
     build(matcher_config(start=tiny_bert, **LENGTHS, **own)).save_pretrained(tmp_path / "model")
-    with pytest.raises(LimbeckError, match=f"model: cannot be exported: .*{reason}; use --runtime onnx instead"):
+    with pytest.raises(
+        LimbeckError, match=f"model: cannot be exported: .*{reason}; run the model itself with --runtime onnx$"
+    ):
         export_model(tmp_path / "model", tmp_path / "out", lambda: SAMPLE)
     assert not (tmp_path / "out").exists()
 
@@ -315,3 +319,64 @@ def test_a_folder_with_files_is_not_overwritten(model, tmp_path):
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(LimbeckError, match="name a folder that does not exist"):
         export_model(model, tmp_path, lambda: SAMPLE)
+
+
+@pytest.mark.parametrize("name", ["static", "classifier"])
+def test_eight_bits_of_what_has_nothing_to_round_are_refused(name, every_kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_routes, "with_int8_weights", lambda graph, bits: (graph, 0))
+    with pytest.raises(LimbeckError, match=f"{name}: cannot be exported: it has no product .*; leave out --int8$"):
+        export_model(every_kind[name], tmp_path / "out", lambda: SAMPLE, int8=True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["colbert", "cross-encoder", "classifier"])
+def test_what_cannot_be_traced_is_refused_with_the_reason(name, every_kind, tmp_path, monkeypatch):
+    def failing(*_: object) -> bytes:
+        raise RuntimeError("no operator\nof that name")
+
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+    monkeypatch.setattr(trace, "_traced", failing)
+    problem = r"cannot be exported: it has no graph \(no operator\); run the model itself, in torch$"
+    with pytest.raises(LimbeckError, match=problem):
+        export_model(every_kind[name], tmp_path / "out", lambda: SAMPLE)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["colbert", "cross-encoder", "classifier"])
+def test_a_graph_that_differs_from_torch_is_refused(name, every_kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIMBECK_CACHE", str(tmp_path))
+    monkeypatch.setattr(trace, "difference", lambda *_: 0.25)
+    kind = "BertForSequenceClassification" if name == "classifier" else "BertModel"
+    problem = f"cannot be exported: in onnxruntime {kind} differs from torch by 0.25, from {kind} on"
+    with pytest.raises(LimbeckError, match=f"{problem}; run the model itself, in torch$"):
+        export_model(every_kind[name], tmp_path / "out", lambda: SAMPLE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_graph_with_the_right_checksum_that_cannot_be_read_is_named(exported):
+    (exported / "onnx/model.onnx").write_bytes(b"no graph")
+    (exported / NAME).unlink()
+    write_list(exported)
+    with pytest.raises(
+        LimbeckError, match=r"export: is damaged \(the graph cannot be opened \(.*\)\); export the model again$"
+    ):
+        Exported.load(exported)
+
+
+def test_without_onnxruntime_one_line_says_what_to_install(model, exported, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    missing = r"^onnxruntime is not installed; run `pip install 'limbeck\[onnx\]'`$"
+    with pytest.raises(LimbeckError, match=missing):
+        Exported.load(exported)
+    with pytest.raises(LimbeckError, match=missing):
+        export_model(model, exported.parent / "again", lambda: SAMPLE)
+
+
+def test_a_float32_export_that_is_off_in_scale_is_refused(model, tmp_path, monkeypatch):
+    """The cosine of vectors that are 1.001 times too long is 1."""
+    encode = Exported.encode_document
+    monkeypatch.setattr(Exported, "encode_document", lambda *given: 1.001 * encode(*given))
+    problem = "dual: an output is off by 0.001 of the largest one on texts of texts of the test, more than 0.0001"
+    with pytest.raises(LimbeckError, match=f"{problem}; run the model itself, in torch$"):
+        export_model(model, tmp_path / "out", lambda: SAMPLE)
+    assert not (tmp_path / "out").exists()

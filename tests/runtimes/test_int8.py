@@ -78,5 +78,14 @@ def test_weights_have_as_many_bits_as_the_processor_adds_exactly(facts, bits, mo
 def test_a_processor_is_named_by_its_model(monkeypatch):
     monkeypatch.setattr(processor, "_cpuinfo", lambda: {"model name": "Fast 9", "cpu family": "6", "model": "143"})
     assert processor.processor_name() == "Fast 9 family/model/stepping 6/143"
+
+
+def test_processors_without_a_name_are_known_by_numbers(monkeypatch):
+    monkeypatch.setattr(processor.platform, "machine", lambda: "aarch64")
+    arm = {"CPU implementer": "0x41", "CPU variant": "0x3", "CPU part": "0xd0c", "CPU revision": "1"}
+    monkeypatch.setattr(processor, "_cpuinfo", lambda: arm)
+    assert processor.processor_name() == "aarch64 implementer/part/variant/revision 0x41/0xd0c/0x3/1"
     monkeypatch.setattr(processor, "_cpuinfo", dict)
-    assert processor.processor_name()
+    monkeypatch.setattr(processor.platform, "processor", lambda: "arm")
+    monkeypatch.setattr(processor.os, "cpu_count", lambda: 10)
+    assert processor.processor_name() == "arm aarch64 10 cores"

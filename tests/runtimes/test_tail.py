@@ -9,7 +9,7 @@ from sentence_transformers.base.modules import Dense, Normalize
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
 from torch import nn
 
-from limbeck.runtimes.measure import closeness
+from limbeck.runtimes.measure import closeness, largest_difference
 from limbeck.runtimes.tail import POOLINGS, pooled
 from limbeck.runtimes.tail_of_modules import steps_of
 from limbeck.stores.ragged import Ragged
@@ -52,3 +52,23 @@ def test_closeness_is_a_mean_cosine_or_a_correlation():
     assert np.isclose(closeness(Ragged.from_list([left]), Ragged.from_list([right])), (1 + np.sqrt(0.5)) / 2)
     assert np.isclose(closeness(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])), 1.0)
     assert np.isclose(closeness(np.array([[1.0], [2.0], [3.0]]), np.array([[3.0], [2.0], [1.0]])), -1.0)
+
+
+@pytest.mark.parametrize("exact", [[2.0], [2.0, 2.0, 2.0], [[2.0]], [0.0, 0.0]])
+def test_scores_without_a_correlation_have_to_be_equal(exact):
+    exact = np.array(exact)
+    assert closeness(exact + 1e-5, exact) == 1.0
+    assert closeness(exact + 1e-2, exact) == 0.0
+    assert closeness(np.array([1.0, 2.0]), np.array([3.0, 3.0])) == 0.0
+
+
+def test_outputs_that_are_no_numbers_or_zeros_are_not_near():
+    exact = np.array([1.0, 2.0, 3.0])
+    assert closeness(exact * np.nan, exact) == 0.0
+    assert closeness(np.full((2, 3), np.nan), np.ones((2, 3))) == 0.0
+    assert closeness(np.array([[0.0, 0.0], [1.0, 1.0]]), np.ones((2, 2))) == pytest.approx(0.5)
+
+
+def test_the_largest_difference_is_a_share_of_the_largest_output():
+    assert np.isclose(largest_difference(np.array([1.0, -4.02]), np.array([1.001, -4.0])), 0.02 / 4)
+    assert largest_difference(np.zeros(3), np.zeros(3)) == 0.0
