@@ -46,4 +46,6 @@ def remedy(own: Computed | None, computed: Computed | None) -> str:
     """How to compute vectors like those of an index."""
     if runtime_of(own) != runtime_of(computed):
         return f"use --runtime {runtime_of(own)}"
+    if (own or {}).get("calibrated") != (computed or {}).get("calibrated"):
+        return "calibrate it on the same texts"
     return "use a processor of the kind that it was built on"
