@@ -31,7 +31,7 @@ from limbeck.runtimes.choice import (
 )
 from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.graph_cache import keeping
-from limbeck.runtimes.job_size import LONG
+from limbeck.runtimes.job_size import is_long
 from limbeck.runtimes.measure import Measured, measure
 from limbeck.runtimes.sample import Sample, sample_at_hand
 from limbeck.runtimes.sessions import NeedsTorch
@@ -116,7 +116,7 @@ def use_default(matcher: Matcher, single: bool) -> Matcher:
         return matcher
     choice = remembered(matcher, None, runtimes)
     can_remember = cache_directory("runtimes") is not None
-    if choice is None and not single and can_remember and size_of_job(matcher) >= LONG:
+    if choice is None and not single and can_remember and is_long(matcher, size_of_job(matcher)):
         choice = choose(matcher, sample_at_hand(), [], runtimes)
     if choice is None:
         return matcher

@@ -19,8 +19,13 @@ from limbeck.data.queries import read_queries
 from limbeck.data.records import count_records, read_records
 from limbeck.matchers.encoding_matcher import encodes_apart
 
-LONG = 10_000  # texts or pairs: minutes, where a measurement takes some 20 seconds
+TEXTS, PAIRS = 10_000, 5_000  # take two minutes on two cores, where a measurement takes some 20 seconds
 ROWS = 50_000  # of a list, whose distinct texts are counted
+
+
+def is_long(matcher: Any, size: int) -> bool:
+    """Whether a matcher has so much to run that a measurement pays."""
+    return size >= (TEXTS if encodes_apart(matcher) else PAIRS)
 
 
 def passages_in(source: str | Path | Passages) -> int:

@@ -204,7 +204,7 @@ def test_a_short_job_measures_nothing_by_default_and_runs_in_torch(limbeck, mode
 
 
 def test_a_long_job_measures_float32_runtimes_once_by_default(limbeck, models, beir, tmp_path, watched, monkeypatch):
-    monkeypatch.setattr(auto, "LONG", 60)  # documents of the set
+    monkeypatch.setattr(auto, "is_long", lambda _, size: size >= 60)  # documents of the set
     float32 = [name for name in installed_runtimes() if name in FLOAT32]
     out, model = tmp_path / "index", models["dual_encoder"]
     assert limbeck("index", model, beir, "--out", out).code == 0
@@ -281,7 +281,7 @@ def test_a_full_cache_is_said_and_the_command_goes_on(limbeck, models, beir, tmp
 
 
 def test_a_run_stays_in_torch_where_the_best_runtime_fails(limbeck, models, beir, tmp_path, watched, monkeypatch):
-    monkeypatch.setattr(auto, "LONG", 60)
+    monkeypatch.setattr(auto, "is_long", lambda _, size: size >= 60)
     differs = "in onnxruntime BertModel differs from torch by 0.25, from BertModel on"
     monkeypatch.setattr(trace, "difference", lambda *_: 0.25)
     for name, choice in (("a", []), ("b", ["--runtime", "auto"])):

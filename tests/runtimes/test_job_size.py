@@ -12,7 +12,7 @@ import pytest
 from limbeck.data.records import count_records
 from limbeck.matchers import build, matcher_config
 from limbeck.matchers.base import Matcher
-from limbeck.runtimes.job_size import annotated_in, evaluated_in, listed_in, passages_in
+from limbeck.runtimes.job_size import annotated_in, evaluated_in, is_long, listed_in, passages_in
 
 
 def built(kind: str, start: str) -> Matcher:
@@ -54,6 +54,12 @@ def test_a_job_of_a_dual_encoder_is_as_long_as_its_texts(dual, beir, tmp_path):
     assert listed_in(dual, pairs) == 2
     assert listed_in(dual, pairs, beir, beir) == 120
     assert evaluated_in(dual, pairs, "train", 100) == 2
+
+
+def test_a_job_is_long_from_fewer_pairs_than_texts(cross, dual):
+    """A pair takes longer than a text."""
+    assert [is_long(cross, count) for count in (4_999, 5_000)] == [False, True]
+    assert [is_long(dual, count) for count in (9_999, 10_000)] == [False, True]
 
 
 def test_annotating_is_as_long_as_all_its_pairs(beir, tmp_path):
