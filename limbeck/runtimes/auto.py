@@ -137,21 +137,23 @@ def _can_choose(matcher: Matcher) -> bool:
 
 def choose(matcher: Matcher, sample: Sample, threads: Sequence[int], runtimes: Sequence[str] | None = None) -> Choice:
     """Measure runtimes, by default all that are installed, on a sample, and remember the best on as many threads as
-    torch has. Other numbers of threads are measured too.
+    torch has. Other numbers of threads are measured and remembered too: workers of `limbeck score` have one each.
     """
     before, tried, usual = matcher.runtime, list(runtimes or installed_runtimes()), torch.get_num_threads()
     use_torch(matcher)
     say(f"measuring {', '.join(tried)} on texts of {sample.source}")
-    rows = measure(matcher, sample, sorted({*threads, usual}), tried)
+    counts = sorted({*threads, usual})
+    rows = measure(matcher, sample, counts, tried)
     judged = str(sample.judged) if any(row.ndcg is not None for row in rows) else None
-    choice = Choice.of(rows, sample.source, usual, judged, tried)
+    choices = {count: Choice.of(rows, sample.source, count, judged, tried) for count in counts}
     with keeping("the measurement"):
         for source in dict.fromkeys((sample.source, measured_source(), None)):
-            place = _place(matcher, usual, source)
-            if place is not None:
-                write_sealed(place, {**asdict(choice), "rows": [asdict(row) for row in choice.rows]})
+            for count, choice in choices.items():
+                place = _place(matcher, count, source)
+                if place is not None:
+                    write_sealed(place, {**asdict(choice), "rows": [asdict(row) for row in rows]})
     use_runtime(matcher, before)
-    return choice
+    return choices[usual]
 
 
 def remembered(matcher: Matcher, source: str | None, runtimes: Sequence[str]) -> Choice | None:

@@ -53,6 +53,14 @@ def test_pairs_are_scored_in_what_is_fastest_on_one_thread_as_workers_have_one(m
     assert measured[1:] == [("dual_encoder", [2])]  # texts are encoded on all threads
 
 
+@pytest.mark.usefixtures("two_threads")
+def test_pairs_are_scored_in_what_limbeck_runtimes_found_on_one_thread(limbeck, models, beir, tmp_path, watched):
+    assert limbeck("runtimes", models["cross_encoder"], beir).code == 0
+    pairs = write_list(tmp_path / "pairs.csv", 3)
+    done = lb.score(models["cross_encoder"], pairs, tmp_path / "scores", workers=1)
+    assert json.loads((done.folder / JOB).read_text())["runtime"] == "onnx" and len(watched.asked) == 1
+
+
 def test_a_file_of_queries_runs_in_the_best_for_batches_and_single_ones_in_theirs(
     limbeck, models, beir, tmp_path, watched
 ):
@@ -69,7 +77,7 @@ def test_a_file_of_queries_runs_in_the_best_for_batches_and_single_ones_in_their
 
 def test_a_command_counts_what_its_model_runs(limbeck, models, beir, tmp_path, watched, monkeypatch):
     dual, cross = models["dual_encoder"], models["cross_encoder"]
-    monkeypatch.setattr(auto, "LONG", 60)
+    monkeypatch.setattr(auto, "is_long", lambda _, size: size >= 60)
     assert limbeck("evaluate", dual, beir, "--split", "dev", "--task", "rerank", "--depth", "3").code == 0
     assert limbeck("annotate", cross, beir, "--split", "dev", "--depth", "3", "--out", tmp_path / "few").code == 0
     assert watched.asked == []
