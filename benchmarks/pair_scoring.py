@@ -5,6 +5,9 @@ Cross-encoders have made-up weights of the true sizes and read pairs of 128 toke
 encoded and prepared, on one core; "end to end" is the command `limbeck score` with all cores: it chooses a batch size,
 starts its workers, reads a parquet file of ids, gathers vectors, scores, and writes parquet. The clock starts when the
 model is loaded. Ratios compare like with like: one core with one core, all with all.
+
+    python -m benchmarks.pair_scoring
+    python -m benchmarks.pair_scoring --pairs 12000000 --heads int8 --only-heads    # a long list, one head
 """
 
 from __future__ import annotations
@@ -192,24 +195,28 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=4_000_000, help="scored end to end")
     parser.add_argument("--texts", type=int, default=5_000, help="on each side")
     parser.add_argument("--batch", type=int, default=8, help="pairs at a time of the cross-encoders")
+    parser.add_argument("--heads", default="auto,int8", help="heads to run end to end")
+    parser.add_argument("--only-heads", action="store_true", help="without cross-encoders, and so without ratios")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each batch size of each head")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = cross_encoders(options.batch, folder)
+        rows = [] if options.only_heads else cross_encoders(options.batch, folder)
         matcher = dipair()
         rows += heads(matcher, options.seconds)
         alone = {row["what"]: row["one"] for row in rows if "head alone" in row["what"]}
         float32 = max(rate for what, rate in alone.items() if "int8" not in what)
         of_alone = {}
-        for head, one in {"auto": float32, "int8": alone["head alone, folded, onnxruntime int8"]}.items():
+        for head in options.heads.split(","):
             speed = end_to_end(matcher, options.pairs, options.texts, head, folder)
             rows.append({"what": f"end to end, --head {head}", "all": speed})
+            one = alone["head alone, folded, onnxruntime int8"] if head == "int8" else float32
             of_alone[head] = speed / one / LocalEngine().workers
-    base = rows[0]
+    base = {} if options.only_heads else rows[0]
     for row in rows:
-        row["ratio_one"], row["ratio_all"] = (row[key] / base[key] if key in row else None for key in ("one", "all"))
+        for key in ("one", "all"):
+            row[f"ratio_{key}"] = row[key] / base[key] if key in row and key in base else None
     limit = matrix_limit(options.seconds)
     share = {row["what"]: row["one"] * products_a_pair() / limit for row in rows if "folded" in row["what"]}
     if options.json:
