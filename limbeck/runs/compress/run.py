@@ -250,13 +250,13 @@ def compress(
     with naming_disk_errors(folder):
         make_directory(folder)
     with alone_in(folder):
+        _clean_up(folder)
         try:
             setting = prepare(request, folder, minutes)
         except Exception:
             if not existed:
                 shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
             raise
-        _clean_up(folder)
         clock = Clock(minutes, folder / USED, began)
         try:
             result = Compression(setting, folder, limits, clock, threads, questions).run()

@@ -273,6 +273,13 @@ def test_a_run_that_goes_on_reserves_as_much_time_as_one_that_was_not_interrupte
     assert resumed == first and sum(first.values()) > 0
 
 
+def test_a_call_that_was_killed_at_its_first_file_does_not_block_the_folder(dual, beir, tmp_path, few_steps):
+    half = tmp_path / "out" / ".compress.json.0123abcd.partial"
+    half.parent.mkdir()
+    half.touch()
+    assert compress(str(dual), str(beir), tmp_path / "out", minutes=0.001).rows and not half.exists()
+
+
 def test_a_corpus_of_ten_works_and_a_single_document_is_refused(dual, beir, tmp_path, few_steps):
     lines = (beir / "corpus.jsonl").read_text().splitlines()
     (tmp_path / "ten.jsonl").write_text("\n".join(lines[:10]) + "\n")
