@@ -31,6 +31,7 @@ from limbeck.training.stages import OutOfTime
 NOT_TRIED = "not tried: no time left"
 AS_FAST = 1.05  # times: within the noise of a timing
 CLEARLY_WORSE = 0.97  # times the quality of another student that is as fast
+NO_CHANCE = 0.9  # times the quality of a finished student that is as fast; more steps help, but not as much
 LEAST_GAIN = 1.01  # times the quality without labels, for a student that learns from labels
 SPARE = 1.15  # an estimate is multiplied by this
 RECORD = "progress.json"
@@ -238,7 +239,7 @@ class Ladder:
         """Stop students that could go on and have no chance against another one that costs no more.
 
         One that was trained in the same rung has to be as good. Any other, such as one in closed form or one that
-        learnt from labels, has to be clearly better: more steps may still help.
+        learnt from labels, has to be much better: more steps may still help.
         """
         going = [name for name, known in self.progress.items() if known.rung == rung and not known.over]
         alike = {name for name in going if self.candidates[name].rungs[rung]}
@@ -250,7 +251,7 @@ class Ladder:
                 known = self.progress[other]
                 if other == name or known.is_stopped or not costs[other].is_within(costs[name]):
                     continue
-                if known.dev >= own.dev if {name, other} <= alike else own.dev < CLEARLY_WORSE * known.dev:
+                if known.dev >= own.dev if {name, other} <= alike else own.dev < NO_CHANCE * known.dev:
                     told = f"{other} is as good or better on dev ({known.dev:.3f} against {own.dev:.3f}) and as fast"
                     own.note, own.over = f"stopped after {self._steps(name)} steps: {told}", True
                     say(f"{name}: {own.note}")
