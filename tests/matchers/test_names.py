@@ -14,7 +14,7 @@ from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, Repositor
 
 from limbeck.errors import LimbeckError
 from limbeck.matchers import load
-from limbeck.matchers.names import resolve
+from limbeck.matchers.names import has_minilm, resolve
 
 GONE = httpx2.Response(404, request=httpx2.Request("HEAD", "https://hub.example/model"))
 
@@ -66,6 +66,13 @@ def test_labels_that_can_be_neither_are_not_requested(hub):
         with pytest.raises(LimbeckError, match="no such folder"):
             resolve(name)
     assert hub.requests == 0
+
+
+def test_minilm_without_its_package_has_to_be_in_the_hubs_cache(monkeypatch):
+    monkeypatch.setattr("limbeck.matchers.names.find_spec", lambda _: None)
+    for cached, there in (("model.safetensors", True), (None, False)):
+        monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, found=cached: found)
+        assert has_minilm() is there
 
 
 @pytest.fixture
