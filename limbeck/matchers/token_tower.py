@@ -51,5 +51,5 @@ class TokenTower(Tower):
         found = inferred(
             self, texts, lambda block: self.prepare(block, side, budget=budget), self._run_tokens(side), label
         )
-        parts: list[Any] = [Encoding(self.dim, "ragged").nothing(), *map(as_stored, found)]
-        return Ragged.join(parts)
+        parts: list[Any] = list(map(as_stored, found))
+        return Ragged.join(parts or [Encoding(self.dim, "ragged").nothing()])
