@@ -130,8 +130,8 @@ def write_table(known: Known, limits: Limits) -> Compressed:
         "front": [one.name for one in best], "next": steps, "notes": dict(known.notes), "unfinished": not known.final,
         "threads": known.timings.threads, "timed_queries": known.timings.queries, "search_ms": known.timings.search_ms,
     }  # fmt: skip
+    _keep(known.students[name], known.folder)
     if known.final:
-        _keep(known.students[name], known.folder)
         _write_card(known, rows, chosen.name, name, runtime, verdict.baseline)
     assert recipe.teacher is not None
     title = f"Students of {Path(recipe.teacher.model or recipe.teacher.scores or '').name}"

@@ -208,6 +208,7 @@ def test_a_run_that_is_interrupted_while_its_second_student_trains_has_a_table(
     assert found.recommended == "static" and found.row.ms_per_query > 0
     assert json.loads((out / "metrics.json").read_text())["compression"]["unfinished"]
     assert "not finished" in (out / "report.html").read_text()
+    assert found.student.encode_query("copy a file").shape == (24,)
     compress(str(dual), str(beir), out, minutes=60)
     assert not json.loads((out / "metrics.json").read_text())["compression"]["unfinished"]
 
