@@ -105,7 +105,8 @@ def _fit_settings(task: Task, recipe: Recipe, name: str, place: Path, student: M
     _add_teacher_signals(how, teacher, task.reference, recipe.stages)
     if _distils(recipe):
         lists = [task.lists(stage, recipe.seed) for stage in recipe.stages]  # their statistics need all scores
-        how.standardise = task.standardise
+        if any("scores" in stage.teacher_signals for stage in recipe.stages):
+            how.standardise = task.standardise
         for stage, some in zip(recipe.stages, lists, strict=True):
             if isinstance(some, TextLists):
                 continue

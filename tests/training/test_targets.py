@@ -12,6 +12,7 @@ from limbeck.matchers import build, matcher_config
 from limbeck.recipe.files import load_recipe
 from limbeck.recipe.stage import Stage
 from limbeck.runs.ranking_task import RankingTask
+from limbeck.runs.run import distill
 from limbeck.runs.teacher_step import prepare_teacher
 from limbeck.training.targets import COSINE_SCALE, poor_targets, scale_cosines, scores_are_cosines
 from tests.training.toy import ToyLists
@@ -93,3 +94,17 @@ def test_a_cosine_teachers_scores_are_scaled_unless_the_recipe_says_no(recipe, t
     assert ready(recipe, tmp_path).standardise is scale_cosines
     recipe["teacher"]["standardise"] = "none"
     assert ready(recipe, tmp_path).standardise is None
+
+
+@pytest.mark.parametrize(("objective", "said"), [("softmax_ce", 1), ("match_embeddings", 0)])
+def test_scaled_cosines_are_only_news_if_an_objective_reads_scores(
+    objective, said, recipe, tmp_path, tiny_bert, monkeypatch
+):
+    lines = []
+    monkeypatch.setattr("limbeck.runs.task.say", lines.append)
+    spec = matcher_config(start=tiny_bert, layers=1, similarity="cosine", query_length=8, document_length=8)
+    build(spec).save_pretrained(tmp_path / "teacher")
+    recipe["teacher"] = {"model": str(tmp_path / "teacher")}
+    recipe["stages"][0] |= {"objectives": [objective]}
+    distill(recipe, tmp_path / "run")
+    assert sum("the teacher's scores are cosines" in line for line in lines) == said
