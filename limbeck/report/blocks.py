@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal, Protocol
 
+SHORT = 60  # characters of a value that fits into a column
+
 Cell = str | float | int | None
 
 
@@ -35,13 +37,14 @@ class Text:
 
 @dataclass(frozen=True)
 class KeyValue:
-    """Names and their meanings."""
+    """Names and their meanings; in columns if all are short."""
 
     items: Sequence[tuple[str, str]]
 
     def html(self) -> str:
         rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in self.items)
-        return f'<dl class="facts">{rows}</dl>'
+        long = any(len(value) > SHORT for _, value in self.items)
+        return f'<dl class="facts{" sentences" if long else ""}">{rows}</dl>'
 
 
 @dataclass(frozen=True)

@@ -133,3 +133,8 @@ def test_only_a_passage_that_is_good_is_coloured() -> None:
     good, other = (Passage(Marked("q"), "d", Marked("text"), ["relevant"], good=good).html() for good in (True, False))
     assert "highlighted" in good
     assert "highlighted" not in other
+
+
+@pytest.mark.parametrize(("value", "columns"), [("x" * 60, True), ("x" * 61, False)])
+def test_meanings_that_do_not_fit_into_columns_have_the_whole_width(value, columns):
+    assert ("sentences" not in KeyValue([("short", "x"), ("long", value)]).html()) == columns
