@@ -30,6 +30,7 @@ PLAN = "compress.json"
 DEPTH = 30  # candidates of a query that a re-ranker orders
 FEW_QUERIES = 50  # held out
 POOL = 16  # candidates of a training query that a teacher scores
+MANY_KNOWN = 0.2  # of the documents that are relevant in test
 FEWEST_TEXTS, SAMPLE = 2000, 256  # to train on; to time a teacher with
 SCORED, TESTED = (100, 1000), (50, 300)  # least and most queries for training and for test, if a teacher re-ranks
 
@@ -116,6 +117,8 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
     task: Any = open_task(found[0].recipe, folder)
     task.warn(warning)
     dev, test = _exams(task, searches, scores)
+    if any(candidate.without_labels for candidate in found):
+        task.warn(known_answers(data.qrels.get("train", {}), test.labels))
     if len(test.queries) < FEW_QUERIES:
         told = f"students are compared on {len(test.queries)} queries, so differences may be chance"
         task.warn(f"{told}; hundreds are better")
@@ -206,6 +209,19 @@ def _seconds_per_query(matcher: Any, data: RankingData) -> float:
     began = time.monotonic()
     matcher.encode(queries, 0)
     return (time.monotonic() - began) / len(queries)
+
+
+def known_answers(train: Qrels, test: Qrels) -> str | None:
+    """A warning if many documents that are relevant for test queries were relevant in training as well."""
+    known, asked = (
+        {document for grades in labels.values() for document, grade in grades.items() if grade > 0}
+        for labels in (train, test)
+    )
+    part = len(asked & known) / max(len(asked), 1)
+    if part < MANY_KNOWN:
+        return None
+    told = f"{part:.0%} of the documents that are relevant for test queries are relevant for training queries as well"
+    return f"{told}: for documents without labels, expect less of students that learn from labels"
 
 
 def _training_texts(data: RankingData, base: dict[str, Any]) -> int:
