@@ -12,7 +12,7 @@ as a part of it: it advances the outer task, which then does not have to wait fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -72,10 +72,8 @@ def progress(label: str, total: int | None = None) -> Iterator[Advance]:
     if reporter is None:
         yield lambda _: None
         return
-    if _tasks and _tasks[-1].label == label:
-        yield _tasks[-1].part
-        return
-    with reporter.task(label, total) as show:
+    is_part = bool(_tasks) and _tasks[-1].label == label
+    with nullcontext(_tasks[-1].part) if is_part else reporter.task(label, total) as show:
         task = _Task(label, show)
         _tasks.append(task)
         try:

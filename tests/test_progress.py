@@ -42,6 +42,21 @@ def test_an_inner_task_with_less_progress_leaves_the_rest_to_the_outer_one():
     assert sum(watcher.seen[0][2]) == 10
 
 
+def test_parts_of_parts_count_once():
+    watcher = Watcher()
+    with reporting(watcher), progress("Encoding", 8) as advance:
+        with progress("Encoding", 4) as block:
+            with progress("Encoding", 2) as part:
+                part(1)
+                part(1)
+            block(2)
+            block(2)  # nothing inside reported these
+        advance(4)
+        advance(4)
+    assert [(label, total) for label, total, _ in watcher.seen] == [("Encoding", 8)]
+    assert [count for count in watcher.seen[0][2] if count] == [1, 1, 2, 4]
+
+
 def test_other_names_are_separate_tasks():
     watcher = Watcher()
     with reporting(watcher):

@@ -48,7 +48,8 @@ class StoredOutputs:
         """Compute the outputs of texts that are not stored yet."""
         if position in self.given:
             texts = [texts[at] for at in self.given[position].missing(texts)]
-        encode_with_store(self.stores[position], texts, lambda block: self.compute(block, position))
+        label = f"Encoding {'documents' if position else 'queries'}"
+        encode_with_store(self.stores[position], texts, lambda block: self.compute(block, position), label=label)
 
     def add_all(self, positions: Sequence[Sequence[str]]) -> None:
         """Compute missing outputs for the texts of every position: one process computes, the others wait and read."""

@@ -11,6 +11,7 @@ import limbeck as lb
 from limbeck.errors import LimbeckError
 from limbeck.matchers import build, matcher_config
 from limbeck.objectives.base import OBJECTIVES, Objective, objective
+from limbeck.progress import reporting
 from limbeck.recipe.stage import Stage
 from limbeck.runs.run import distill
 from limbeck.signals import Signals, Sizes, Targets
@@ -21,6 +22,7 @@ from limbeck.training.lists import TextLists
 from limbeck.training.stages import Fit, fit
 from limbeck.training.stored_outputs import stored_embeddings
 from limbeck.training.teachers import CachedTeacher
+from tests.test_progress import Watcher
 from tests.training.toy import ToyLists, tiny_student
 
 EMBEDDINGS = frozenset({"queries", "documents"})
@@ -87,6 +89,14 @@ def test_stored_embeddings_are_computed_once(tiny_bert, tmp_path, monkeypatch):
     again = stored_embeddings(teacher, tmp_path)
     again.add_all([["sort"], ["open the folder"]])
     assert again(["sort"], 0).shape == (1, 32)
+
+
+def test_stored_embeddings_report_one_task_for_each_side(tiny_bert, tmp_path):
+    watcher = Watcher()
+    with reporting(watcher):
+        stored_embeddings(tiny_student(tiny_bert), tmp_path).add_all([["copy a file", "sort"], ["open the folder"]])
+    seen = [(label, total, sum(counts)) for label, total, counts in watcher.seen]
+    assert seen == [("Encoding queries", 2, 2), ("Encoding documents", 1, 1)]
 
 
 def test_texts_make_a_batch_without_lists(tiny_bert, tmp_path):
