@@ -102,6 +102,9 @@ class Ladder:
         called with every student that there is, again and again.
         """
         if not self.clock.was_finished:
+            for known in self.progress.values():
+                if not known.over:
+                    known.left_out = None  # an earlier call decided on a student that may get better now
             self._climb(reserve, ready)
         for name in self.candidates:
             self._tidy(name)

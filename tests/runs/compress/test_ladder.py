@@ -66,6 +66,21 @@ def test_a_student_that_is_clearly_worse_and_slower_is_left_out(
     assert ("2 layers" in ladder.notes()) is left_out and not ladder.progress["2 layers"].over
 
 
+def test_a_student_that_was_left_out_when_the_time_was_over_goes_on(
+    ladder: Ladder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """95% of a cheaper one is too little to be measured, and enough to be trained further."""
+    there = {"static": Progress(rung=0, dev=0.8, over=True, left_out=""), "2 layers": Progress(rung=0, dev=0.76)}
+    there["2 layers"].left_out = "left out after 79 steps"
+    ladder.candidates = {name: ladder.candidates[name] for name in there}
+    ladder.progress, trained = there, []
+    monkeypatch.setattr(ladder, "_costs", lambda names: {name: Cost(1.0, 96) for name in names})
+    monkeypatch.setattr(ladder, "_train", lambda name, rung, reserve: trained.append((name, rung)))
+    ladder.climb(lambda others: 0.0, lambda name: None)
+    assert trained == [("2 layers", 1)]
+    assert ladder.kept == ["static"]  # decided again at the end
+
+
 @pytest.fixture
 def rerankers(tmp_path: Path) -> Ladder:
     return new_ladder(tmp_path, of_scores(CROSS, (5000, 3000), 1000, Start("minilm", 6, 128)))
