@@ -122,14 +122,16 @@ def _change(
     mix_runtimes: bool,
 ) -> None:
     from limbeck.data.passages import iterate_ids, load_passages
+    from limbeck.runtimes.choice import measuring_on
     from limbeck.search.build import load_encoder
     from limbeck.search.changes import change_index, compact_index
 
-    encoder = load_encoder(model) if model is not None else None
-    if delete is not None or add is not None:
-        unwanted = iterate_ids(delete) if delete is not None else ()
-        passages = load_passages(add) if add is not None else None
-        change_index(out, passages, unwanted, encoder, store, mix_runtimes)
+    passages = load_passages(add) if add is not None else None
+    with measuring_on(add, lambda _: 0 if passages is None else len(passages.corpus)):
+        encoder = load_encoder(model) if model is not None else None
+        if delete is not None or add is not None:
+            unwanted = iterate_ids(delete) if delete is not None else ()
+            change_index(out, passages, unwanted, encoder, store, mix_runtimes)
     if compact:
         compact_index(out, seed)
 

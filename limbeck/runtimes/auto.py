@@ -8,6 +8,7 @@ other data. It can be deleted at any time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from limbeck.matchers.encoders import encoders
 from limbeck.processor import processor_name
 from limbeck.progress import say
 from limbeck.runtimes.choice import (
+    CALIBRATED,
     FLOAT32,
     RUNTIMES,
     installed_runtimes,
@@ -33,7 +35,7 @@ from limbeck.runtimes.gate import Gate, lost
 from limbeck.runtimes.graph_cache import keeping
 from limbeck.runtimes.job_size import is_long
 from limbeck.runtimes.measure import Measured, measure
-from limbeck.runtimes.sample import Sample, sample_at_hand
+from limbeck.runtimes.sample import Sample, sample_at_hand, sample_of
 from limbeck.runtimes.sessions import NeedsTorch
 from limbeck.runtimes.use import TORCH, use_runtime, use_torch
 from limbeck.sealed import read_if_whole, write_sealed
@@ -124,8 +126,14 @@ def use_default(matcher: Matcher, single: bool) -> Matcher:
 
 
 def _use(matcher: Matcher, choice: Choice, single: bool) -> Matcher:
+    runtime, sample = choice.single if single else choice.batch, None
+    if runtime == CALIBRATED and measured_source() is None:
+        with suppress(LimbeckError):
+            sample = sample_of(choice.source)  # the texts that it was measured with
+        if sample is None:
+            return _use(matcher, choice.among([name for name in choice.tried if name != CALIBRATED]), single)
     try:
-        use_runtime(matcher, choice.single if single else choice.batch)
+        use_runtime(matcher, runtime, sample)
     except LimbeckError as error:  # nobody asked for this runtime
         say(f"the model stays in torch: {error.problem if isinstance(error, NeedsTorch) else error}")
     return matcher

@@ -24,7 +24,6 @@ from limbeck.runtimes.sessions import Session, open_session
 from limbeck.runtimes.trace import OPSET, float32_graph, require_same
 
 NOTHING = (None, False)  # what an option is that asks for nothing
-MAKERS = ("onnx", "onnxruntime")  # of a graph, beside torch; the last one checks it too
 
 
 class CompiledEncoder:

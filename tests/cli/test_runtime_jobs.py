@@ -13,7 +13,7 @@ import torch
 import limbeck as lb
 from limbeck.processor import weight_bits
 from limbeck.runtimes import auto, compiled, sessions
-from limbeck.runtimes.choice import installed_runtimes
+from limbeck.runtimes.choice import CALIBRATED, installed_runtimes, measuring_on
 from limbeck.runtimes.measure import Measured
 from limbeck.scoring.plan import JOB
 from limbeck.search.exact import comparable
@@ -119,3 +119,40 @@ def test_vectors_of_another_runtime_are_mixed_in_if_the_user_says_so(limbeck, mo
     assert (off > 1e-5).tolist() == [True, True, False]
     refused = limbeck("index", "--out", out, "--compact", "--mix-runtimes")
     assert_one_line_about(refused, "--mix-runtimes requires --add", "leave it out")
+
+
+def test_added_texts_count_and_are_what_is_measured_on(limbeck, models, beir, tmp_path, watched, monkeypatch):
+    out, few, many = tmp_path / "index", tmp_path / "few.jsonl", tmp_path / "many.jsonl"
+    for file, count in ((few, 3), (many, 4)):
+        lines = [json.dumps({"_id": f"{file.stem} {at}", "text": f"copy one more file {at}"}) for at in range(count)]
+        file.write_text("\n".join(lines) + "\n")
+    assert limbeck("index", models["dual_encoder"], beir, "--out", out, "--runtime", "torch").code == 0
+    monkeypatch.setattr(auto, "is_long", lambda _, size: size >= 4)
+    assert limbeck("index", "--out", out, "--add", few).code == 0 and watched.asked == []
+    assert limbeck("index", "--out", out, "--add", many).code == 0
+    assert [source for source, _ in watched.asked] == [str(many)]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_choice_from_other_texts_is_calibrated_on_these_or_not_taken(models, tmp_path, monkeypatch, there):
+    """A command without texts takes what was measured last; docstrings would calibrate a graph that nobody measured."""
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"_id": "a", "text": "copy the file"}\n{"_id": "b", "text": "sort the list"}\n')
+    rates = {"torch": 1.0, "onnx": 2.0, "int8": 3.0, CALIBRATED: 4.0}
+    rows = [Measured(name, torch.get_num_threads(), 1 / rate, rate, 1.0) for name, rate in rates.items()]
+    found = auto.Choice.of(rows, str(texts), torch.get_num_threads(), tried=list(rates))
+    assert found.batch == CALIBRATED
+    monkeypatch.setattr(auto, "remembered", lambda *_: found)
+    used = []
+    monkeypatch.setattr(auto, "use_runtime", lambda _, runtime, sample: used.append((runtime, sample)))
+    matcher = lb.load(models["dual_encoder"])
+    if not there:
+        texts.unlink()
+    auto.use_best(matcher, single=False)
+    [(runtime, sample)] = used
+    assert (runtime, sample and sample.documents) == (
+        (CALIBRATED, ["copy the file", "sort the list"]) if there else ("int8", None)
+    )
+    with measuring_on(str(texts)):
+        auto.use_best(matcher, single=False)  # the command's own texts
+    assert used[1] == (CALIBRATED, None)

@@ -175,7 +175,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
     monkeypatch.setattr(auto, "measure", measured)
     use = auto.use_runtime
-    monkeypatch.setattr(auto, "use_runtime", lambda matcher, name: seen.used.append(name) or use(matcher, name))
+    monkeypatch.setattr(auto, "use_runtime", lambda it, name, *more: seen.used.append(name) or use(it, name, *more))
     return seen
 
 
