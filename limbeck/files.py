@@ -67,6 +67,9 @@ def _concerns(error: OSError, places: tuple[Path, ...]) -> bool:
     return any(file.is_relative_to(place) or place.is_relative_to(file) for place in real)
 
 
+PARTIAL = re.compile(r"\.(.+)\.[0-9a-f]{8}\.partial")  # the names that `_beside` gives
+
+
 def _beside(path: Path) -> Path:
     return path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.partial"
 
@@ -258,8 +261,8 @@ def _is_abandoned(remains: Path) -> bool:
 
 def _remains(target: Path) -> list[Path]:
     """Temporary files of all writers to `target`, running or dead."""
-    ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
-    return [entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name)]
+    found = [(entry, PARTIAL.fullmatch(entry.name)) for entry in target.parent.iterdir()]
+    return [entry for entry, known in found if known is not None and known[1] == target.name]
 
 
 def put_back_directory(path: str | Path) -> None:
@@ -289,6 +292,14 @@ def recover_directory(path: str | Path) -> None:
             _discard(_old(target), target)
         for entry in abandoned:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def recover_in(folder: str | Path, deep: bool = False) -> None:
+    """`recover_directory` for everything in a folder; `deep`, also for what is further below."""
+    entries = Path(folder).rglob("*") if deep else Path(folder).iterdir()
+    found = [(entry, PARTIAL.fullmatch(entry.name)) for entry in entries]
+    for name in dict.fromkeys(entry.with_name(known[1]) for entry, known in found if known is not None):
+        recover_directory(name)
 
 
 def require_writable(output: str | Path | None) -> None:

@@ -21,7 +21,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from limbeck.errors import LimbeckError
-from limbeck.files import alone_in, make_directory, naming_disk_errors, recover_directory
+from limbeck.files import alone_in, make_directory, naming_disk_errors, recover_in
 from limbeck.matchers import Matcher
 from limbeck.matchers.base import weights_digest
 from limbeck.matchers.device_choice import restoring_device
@@ -160,6 +160,9 @@ class Compression:
     def _table(self, final: bool) -> Compressed:
         """Write what is known. All rows are timed in turns only in the end, which takes minutes if one is slow."""
         ladder, kept = self.ladder, set(self.ladder.kept)
+        for name in kept:
+            if any(row.model == name for row in self.contenders.rows.values()):
+                self._measure_student(name)  # again, if it was trained further
         rows = {name: row for name, row in self.contenders.rows.items() if row.model not in ladder.candidates}
         rows |= self.contenders.of(kept)
         timings = self._timings(rows) if final else self._first_timings(rows)
@@ -250,13 +253,14 @@ def compress(
     with naming_disk_errors(folder):
         make_directory(folder)
     with alone_in(folder):
-        _clean_up(folder)
+        recover_in(folder)  # what a killed call left half-written
         try:
             setting = prepare(request, folder, minutes)
         except Exception:
             if not existed:
                 shutil.rmtree(folder, ignore_errors=True)  # nothing half-done stays behind
             raise
+        recover_in(folder, deep=True)  # only now is it known to be a run's
         clock = Clock(minutes, folder / USED, began)
         try:
             result = Compression(setting, folder, limits, clock, threads, questions).run()
@@ -265,12 +269,6 @@ def compress(
             clock.save()
         shutil.rmtree(setting.task.work, ignore_errors=True)
         return result
-
-
-def _clean_up(folder: Path) -> None:
-    """Remove what killed calls left half-written."""
-    for path in list(folder.rglob(".*.partial")):
-        recover_directory(path.with_name(path.name[1 : -len(".00000000.partial")]))
 
 
 def _as_it_is(model: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from limbeck.data import Qrels, RankingData
-from limbeck.data.cache import file_state
 from limbeck.errors import LimbeckError
-from limbeck.files import digest
+from limbeck.files import checksum, digest
 from limbeck.matchers import Matcher
 from limbeck.matchers import load as load_matcher
 from limbeck.matchers.encoding_matcher import encodes_apart
@@ -124,9 +124,15 @@ def prepare(request: Request, folder: Path, minutes: float | None) -> Setting:
         task.warn(f"{told}; hundreds are better")
     task.reference.check_given()
     task.teacher = matcher
-    task.reference.read_given()
     if known is None:
         write_sealed(folder / PLAN, asdict(request) | sizes)
+    try:
+        task.reference.read_given()
+    except LimbeckError:
+        if known is None:  # a mistake claims no folder
+            (folder / PLAN).unlink()
+            shutil.rmtree(folder / "teacher", ignore_errors=True)
+        raise
     write_recipe(found[0].recipe, folder / "recipe.yaml")
     return Setting(request, task, data, matcher, found, dev, test)
 
@@ -147,19 +153,24 @@ def _known_plan(folder: Path, request: Request) -> dict[str, Any] | None:
 
 
 def _content(request: Request, matcher: Matcher | None, data: RankingData) -> str:
-    """A digest of the teacher's weights, or of its scores, and of all texts and labels."""
-    teacher = str(matcher.identity()) if matcher is not None else _state(Path(request.teacher).expanduser())
-    return digest(teacher, data.corpus.content_digest, data.queries.content_digest, canonical(data.qrels))
+    """A digest of the weights of teacher and start, or of given scores, and of all texts and labels."""
+    teacher = str(matcher.identity()) if matcher is not None else _contents(Path(request.teacher).expanduser())
+    start = "" if matcher is not None and has_one_vector(matcher) else _contents(Path(request.students_start))
+    texts = data.corpus.content_digest, data.queries.content_digest
+    return digest(teacher, start, *texts, canonical(data.qrels))
 
 
-def _state(scores: Path) -> str:
-    files = sorted(path for path in scores.rglob("*") if path.is_file()) if scores.is_dir() else [scores]
-    return " ".join(file_state(file) for file in files)
+def _contents(path: Path) -> str:
+    """The checksums of a file, or of the files in a folder; a name that is neither stays as it is."""
+    if not path.exists():
+        return str(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    return " ".join(checksum(file) for file in files)
 
 
 def _require_same(folder: Path, before: str, content: str) -> None:
     if before != content:
-        problem = "contains a run with other texts, labels or teacher weights under the same names"
+        problem = "contains a run with other texts, labels, scores or weights under the same names"
         raise LimbeckError(f"{folder}: {problem}; choose another --out, or remove it")
 
 

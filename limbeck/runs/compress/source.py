@@ -38,6 +38,8 @@ def with_queries(source: str, folder: Path, seed: int) -> tuple[str, RankingData
     if not (place / "queries.jsonl").is_file():
         _write(place, corpus, seed)
     found = require_ranking(load(place), str(place))
+    if found.corpus.content_digest != corpus.content_digest:
+        raise LimbeckError(f"{folder}: contains a run with other texts under the same names; choose another --out")
     _require_enough(str(place), found)
     line = f"there are no queries, so {len(found.queries):,} spans of passages serve as queries; real ones are better"
     return str(place), found, line

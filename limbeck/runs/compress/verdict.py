@@ -128,7 +128,8 @@ class Required:
     def missed(self, verdict: Verdict, row: ResultRow) -> list[str]:
         """A line for everything that was not reached; a measure that needs labels is not reached without them."""
         values = row.measures if row.kept is None else {**row.measures, KEPT: row.kept}
-        unknown = [f"{gate.measure} is not known without labels" for gate in self.gates if gate.measure not in values]
+        why = "the teacher's quality is 0" if LABELLED in values else "there are no labels"
+        unknown = [f"{gate.measure} is not known: {why}" for gate in self.gates if gate.measure not in values]
         lines = [*unknown, *failures([gate for gate in self.gates if gate.measure in values], values)]
         if self.level is not None and verdict.level < self.level:
             lines.append(f"the verdict is {verdict.level.name}, below {self.level.name}: {verdict.reason}")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
+from transformers import AutoModel
 
 import limbeck as lb
 from limbeck.data import RankingData, Texts, write_run
@@ -17,6 +19,7 @@ from limbeck.evaluation import evaluate_run
 from limbeck.files import alone_in
 from limbeck.matchers import build, matcher_config
 from limbeck.recipe import load_recipe
+from limbeck.runs import given_vectors
 from limbeck.runs.compress import ladder
 from limbeck.runs.compress.run import Compression, compress
 from limbeck.runs.compress.source import base_recipe
@@ -121,14 +124,68 @@ def test_edited_texts_and_another_teacher_of_the_same_name_are_not_mixed_with_a_
     corpus = own / "corpus.jsonl"
     before = corpus.read_text()
     corpus.write_text(before.replace("copy", "duplicate", 1))
-    with pytest.raises(LimbeckError, match="with other texts, labels or teacher weights under the same names"):
+    with pytest.raises(LimbeckError, match="with other texts, labels, scores or weights under the same names"):
         compress(str(dual), str(own), out, minutes=0.001)
     corpus.write_text(before)
     compress(str(dual), str(own), out, minutes=0.001)
     lengths = {"query_length": 8, "document_length": 8}
     build(matcher_config(init_from=str(dual), **lengths)).save_pretrained(dual)
-    with pytest.raises(LimbeckError, match="teacher weights"):
+    with pytest.raises(LimbeckError, match="scores or weights"):
         compress(str(dual), str(own), out, minutes=0.001)
+
+
+def test_an_edited_corpus_without_queries_is_not_mixed_with_the_spans_of_a_run(dual, beir, tmp_path, few_steps):
+    corpus = tmp_path / "corpus.jsonl"
+    shutil.copy(beir / "corpus.jsonl", corpus)
+    compress(str(dual), str(corpus), tmp_path / "out", minutes=0.001)
+    compress(str(dual), str(corpus), tmp_path / "out", minutes=0.001)
+    corpus.write_text(corpus.read_text().replace("copy", "duplicate", 1))
+    with pytest.raises(LimbeckError, match="other texts under the same names"):
+        compress(str(dual), str(corpus), tmp_path / "out", minutes=0.001)
+
+
+def test_the_same_scores_go_on_wherever_they_come_from_and_another_start_does_not(
+    scores, beir, tiny_bert, tmp_path, few_steps
+):
+    start, asked = tmp_path / "start", {"start": str(tmp_path / "start"), "minutes": 0.001}
+    shutil.copytree(tiny_bert, start)
+    compress(str(scores), str(beir), tmp_path / "out", **asked)
+    shutil.copytree(scores, tmp_path / "copy")
+    shutil.rmtree(scores)
+    shutil.copytree(tmp_path / "copy", scores)  # other times and inodes
+    compress(str(scores), str(beir), tmp_path / "out", **asked)
+    torch.manual_seed(9)
+    model = AutoModel.from_pretrained(start)
+    model.embeddings.word_embeddings.weight.data.normal_()
+    model.save_pretrained(start)
+    with pytest.raises(LimbeckError, match="scores or weights"):
+        compress(str(scores), str(beir), tmp_path / "out", **asked)
+
+
+def test_a_call_that_was_killed_while_it_read_vectors_goes_on(dual, beir, tmp_path, few_steps, monkeypatch):
+    vectors = lb.load(dual).encode_document([text for _, text in lb.load_data(beir).corpus.items()])
+    np.save(tmp_path / "given.npy", vectors)
+    whole = given_vectors._copy
+
+    def interrupted(*copied):
+        whole(*copied)
+        raise KeyboardInterrupt
+
+    given = {"vectors": str(tmp_path / "given.npy"), "minutes": 0.001}
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(given_vectors, "_copy", interrupted)
+        compress(str(dual), str(beir), tmp_path / "out", **given)
+    assert compress(str(dual), str(beir), tmp_path / "out", **given).rows
+
+
+def test_nothing_is_cleaned_in_a_folder_of_something_else(dual, beir, tmp_path, few_steps):
+    other = tmp_path / "home" / "job" / ".scores.jsonl.0123abcd.partial"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    (tmp_path / "home" / ".x.partial").touch()
+    with pytest.raises(LimbeckError, match="contains no run of compress"):
+        compress(str(dual), str(beir), tmp_path / "home")
+    assert other.exists()
 
 
 def test_a_refused_call_changes_nothing_of_a_folder_that_was_there(dual, beir, tmp_path, few_steps):
@@ -230,6 +287,26 @@ def test_a_student_that_is_measured_early_and_trained_further_is_measured_again(
     monkeypatch.setattr(ladder, "CLEARLY_WORSE", 0.0)  # keep all students
     found = compress(str(scores), str(beir), out, start=tiny_bert, minutes=60)
     assert "static" in [row.name for row in found.rows] and measured_as(out, "static") == "rung-3"
+
+
+def test_the_table_of_an_unfinished_run_has_the_students_that_are_there(
+    scores, beir, tiny_bert, tmp_path, few_steps, monkeypatch
+):
+    """Static is measured after its first rung; when the next student is done, static has had its second."""
+    whole = ladder.train_student
+
+    def train_student(task, recipe, name, folder, **more):
+        if name.startswith("ColBERT") and folder.name == "rung-2":
+            raise KeyboardInterrupt
+        return whole(task, recipe, name, folder, **more)
+
+    monkeypatch.setattr(ladder, "train_student", train_student)
+    monkeypatch.setattr("limbeck.runs.compress.ladder.Ladder._stop_dominated", lambda *_: None)
+    monkeypatch.setattr(ladder, "CLEARLY_WORSE", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        compress(str(scores), str(beir), tmp_path / "out", start=tiny_bert, minutes=60)
+    assert len([row for row in read_compressed(tmp_path / "out").rows if row.kind == "student"]) > 1
+    assert measured_as(tmp_path / "out", "static") == "rung-2"
 
 
 def test_a_student_that_is_measured_early_and_stopped_later_is_not_in_the_table(

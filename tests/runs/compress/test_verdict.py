@@ -75,9 +75,16 @@ def test_what_no_run_computes_is_refused_before_it_starts(wrong):
         Required.parse([wrong])
 
 
+def test_nothing_is_kept_of_a_teacher_without_quality():
+    found, row = Verdict(Level.WIN, None, 2.0, "BM25", 0.4, "why"), ResultRow("static", "student", {"ndcg@10": 0.1})
+    assert Required.parse(["kept=95%"]).missed(found, row) == ["kept is not known: the teacher's quality is 0"]
+
+
 def test_a_measure_of_labels_is_not_reached_without_labels():
     found, row = Verdict(Level.WIN, None, 2.0, "BM25", 0.4, "why"), ResultRow("static", "student", {"overlap@10": 0.7})
     gates = Required.parse(["ndcg@10=0.1", "kept=1%", "overlap@10=0.8"])
     assert gates.missed(found, row) == [
-        "ndcg@10 is not known without labels", "kept is not known without labels", "overlap@10 is 0.7000, below 0.8",
-    ]  # fmt: skip
+        "ndcg@10 is not known: there are no labels",
+        "kept is not known: there are no labels",
+        "overlap@10 is 0.7000, below 0.8",
+    ]
