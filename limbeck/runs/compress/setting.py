@@ -154,16 +154,17 @@ def _known_plan(folder: Path, request: Request) -> dict[str, Any] | None:
 
 def _content(request: Request, matcher: Matcher | None, data: RankingData) -> str:
     """A digest of the weights of teacher and start, or of given scores, and of all texts and labels."""
-    teacher = str(matcher.identity()) if matcher is not None else _contents(Path(request.teacher).expanduser())
-    start = "" if matcher is not None and has_one_vector(matcher) else _contents(Path(request.students_start))
+    teacher = str(matcher.identity()) if matcher is not None else _contents(request.teacher)
+    start = "" if matcher is not None and has_one_vector(matcher) else _contents(request.students_start)
     texts = data.corpus.content_digest, data.queries.content_digest
     return digest(teacher, start, *texts, canonical(data.qrels))
 
 
-def _contents(path: Path) -> str:
+def _contents(name: str) -> str:
     """The checksums of a file, or of the files in a folder; a name that is neither stays as it is."""
+    path = Path(name).expanduser()
     if not path.exists():
-        return str(path)
+        return name
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     return " ".join(checksum(file) for file in files)
 
